@@ -1,0 +1,156 @@
+// Package wire holds what tokend's server and its clients say to each other: requests,
+// responses, header names, and the one table that pairs a code with its status and next.
+// It imports the standard library only.
+//
+// In requests a nil member is left out. In responses every member listed stands, empty
+// ones too; a client ignores members that it does not know.
+package wire
+
+import (
+	"fmt"
+	"time"
+)
+
+// Header names that are not net/http's own.
+const (
+	HeaderRequestID          = "X-Request-Id"
+	HeaderIdempotencyKey     = "Idempotency-Key"
+	HeaderIdempotentReplayed = "Idempotent-Replayed"
+)
+
+// Media types.
+const (
+	TypeJSON    = "application/json"
+	TypeProblem = "application/problem+json"
+)
+
+// Paths of the calls.
+const (
+	PathTokens  = "/v1/tokens"
+	PathConsume = "/v1/tokens/consume"
+	PathStatus  = "/v1/tokens/status"
+	PathLivez   = "/livez"
+	PathReadyz  = "/readyz"
+	PathMetrics = "/metrics"
+)
+
+// Scopes of services.
+const (
+	ScopeIssue   = "tokend.issue"
+	ScopeConsume = "tokend.consume"
+)
+
+// ProblemTypePrefix and a code make a problem's type.
+const ProblemTypePrefix = "/problems/"
+
+// Time is an instant on the wire: RFC 3339 in UTC with milliseconds.
+type Time struct{ t time.Time }
+
+// TimeOf returns t for the wire.
+func TimeOf(t time.Time) Time { return Time{t.UTC()} }
+
+// Time returns the instant.
+func (t Time) Time() time.Time { return t.t }
+
+// IsZero tells whether t is left out.
+func (t Time) IsZero() bool { return t.t.IsZero() }
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// String returns t as it stands on the wire.
+func (t Time) String() string { return t.t.Format(timeFormat) }
+
+// MarshalText writes t as it stands on the wire.
+func (t Time) MarshalText() ([]byte, error) { return t.AppendText(nil) }
+
+// AppendText appends t as it stands on the wire.
+func (t Time) AppendText(b []byte) ([]byte, error) { return t.t.AppendFormat(b, timeFormat), nil }
+
+// UnmarshalText reads any RFC 3339 time.
+func (t *Time) UnmarshalText(b []byte) error {
+	got, err := time.Parse(time.RFC3339Nano, string(b))
+	if err != nil {
+		return fmt.Errorf("not an RFC 3339 time")
+	}
+	t.t = got.UTC()
+	return nil
+}
+
+// IssueRequest is the body of POST /v1/tokens.
+type IssueRequest struct {
+	Purpose *string `json:"purpose,omitzero"`
+	TTL     *int64  `json:"ttl,omitzero"` // seconds
+	User    *string `json:"user,omitzero"`
+}
+
+// IssueResponse answers POST /v1/tokens.
+type IssueResponse struct {
+	Token     string `json:"token"`
+	Ref       string `json:"ref"`
+	User      string `json:"user"`
+	Purpose   string `json:"purpose"`
+	IssuedAt  Time   `json:"issued_at"`
+	ExpiresAt Time   `json:"expires_at"`
+	TTL       int64  `json:"ttl"` // seconds
+}
+
+// ConsumeRequest is the body of POST /v1/tokens/consume.
+type ConsumeRequest struct {
+	Token   *string `json:"token,omitzero"`
+	User    *string `json:"user,omitzero"`
+	Purpose *string `json:"purpose,omitzero"`
+	Digest  *string `json:"digest,omitzero"`
+	Attempt *string `json:"attempt,omitzero"`
+}
+
+// OutcomeConsumed is the outcome of a successful consume.
+const OutcomeConsumed = "consumed"
+
+// ConsumeResponse answers POST /v1/tokens/consume.
+type ConsumeResponse struct {
+	Outcome  string `json:"outcome"` // OutcomeConsumed
+	Ref      string `json:"ref"`
+	User     string `json:"user"`
+	Purpose  string `json:"purpose"`
+	UsedAt   Time   `json:"used_at"`
+	Takeover bool   `json:"takeover"`
+	Replayed bool   `json:"replayed"`
+}
+
+// StatusRequest is the body of POST /v1/tokens/status.
+type StatusRequest struct {
+	Token   *string `json:"token,omitzero"`
+	User    *string `json:"user,omitzero"`
+	Purpose *string `json:"purpose,omitzero"`
+}
+
+// StatusResponse answers POST /v1/tokens/status. The times that belong to the state
+// stand, and no others.
+type StatusResponse struct {
+	State     string `json:"state"`
+	Ref       string `json:"ref"`
+	ExpiresAt Time   `json:"expires_at,omitzero"`
+	IssuedAt  Time   `json:"issued_at,omitzero"`
+	UsedAt    Time   `json:"used_at,omitzero"`
+	UsedBy    string `json:"used_by,omitzero"`
+	RevokedAt Time   `json:"revoked_at,omitzero"`
+}
+
+// Problem is the body of every answer that is not a success (RFC 9457).
+type Problem struct {
+	Type      string `json:"type"` // ProblemTypePrefix and the code
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"` // the rule that was broken
+	Code      Code   `json:"code"`
+	Next      Next   `json:"next"`
+	RequestID string `json:"request_id"`
+	Ref       string `json:"ref,omitzero"` // of a token that could be read
+
+	Field      string `json:"field,omitzero"` // the member or header at fault
+	ExpiresAt  Time   `json:"expires_at,omitzero"`
+	UsedAt     Time   `json:"used_at,omitzero"`
+	UsedBy     string `json:"used_by,omitzero"` // 8 hex digits of the winning attempt's hash
+	RevokedAt  Time   `json:"revoked_at,omitzero"`
+	RetryAfter int64  `json:"retry_after,omitzero"` // seconds, as in the header
+}

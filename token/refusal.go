@@ -1,0 +1,69 @@
+package token
+
+import "time"
+
+// Reason is why a call was refused: one of the Err values below, to be compared with
+// errors.Is. What it says of one token is in the [Refusal] around it.
+type Reason struct{ text string }
+
+func (r *Reason) Error() string { return r.text }
+
+// The refusals. Each is an answer, not the lack of one: asking again changes nothing
+// (but for ErrRateLimited, which passes).
+var (
+	ErrMalformed       = &Reason{"token: not a token: wrong shape or spelling"}
+	ErrForged          = &Reason{"token: the signature does not match"}
+	ErrUnknownKey      = &Reason{"token: signed by a key that is not in the ring"}
+	ErrWrongUser       = &Reason{"token: another user's"}
+	ErrWrongPurpose    = &Reason{"token: for another purpose"}
+	ErrDigestMismatch  = &Reason{"token: used with another digest"}
+	ErrUsed            = &Reason{"token: used by another attempt"}
+	ErrExpired         = &Reason{"token: expired, never used"}
+	ErrStale           = &Reason{"token: past its expiry and retention, too old to tell"}
+	ErrLost            = &Reason{"token: unexpired, but the store has no record of it"}
+	ErrGone            = &Reason{"token: used or expired, and the store has no record of it"}
+	ErrRevoked         = &Reason{"token: revoked"}
+	ErrModeUnsupported = &Reason{"token: not possible in delete mode"}
+	ErrRateLimited     = &Reason{"token: the user's issue rate is exceeded"}
+)
+
+// Refusals lists every Reason, for tables that must be complete.
+func Refusals() []*Reason {
+	return []*Reason{
+		ErrMalformed, ErrForged, ErrUnknownKey, ErrWrongUser, ErrWrongPurpose,
+		ErrDigestMismatch, ErrUsed, ErrExpired, ErrStale, ErrLost, ErrGone, ErrRevoked,
+		ErrModeUnsupported, ErrRateLimited,
+	}
+}
+
+// Refusal is a Reason and what is known beside it. The zero value of a field means
+// that it is not known or does not apply.
+type Refusal struct {
+	Reason     *Reason
+	Ref        Ref           // of a token that could be read
+	ExpiresAt  time.Time     // the same
+	UsedAt     time.Time     // when the winner was granted the token (ErrUsed, ErrDigestMismatch)
+	UsedBy     string        // the winning attempt: see [Hash.Ref]
+	RevokedAt  time.Time     // ErrRevoked
+	RetryAfter time.Duration // ErrRateLimited: until a call like this one would pass
+}
+
+func (r *Refusal) Error() string {
+	if r.Ref == "" {
+		return r.Reason.text
+	}
+	return r.Reason.text + " (" + string(r.Ref) + ")"
+}
+
+func (r *Refusal) Unwrap() error { return r.Reason }
+
+// Fault is the lack of an answer: the store could not be asked, or did not reply.
+type Fault struct {
+	Op        string // the call: "issue", "consume" …
+	MaybeDone bool   // the change may have reached the store all the same
+	Err       error  // the cause, for logs; never for the wire
+}
+
+func (f *Fault) Error() string { return "token: " + f.Op + ": store: " + f.Err.Error() }
+
+func (f *Fault) Unwrap() error { return f.Err }
