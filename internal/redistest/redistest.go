@@ -1,0 +1,163 @@
+// Package redistest starts real redis-servers for tests: private ones, on loopback,
+// with a directory of their own, ended with the test.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a redis-server.
+type Server struct {
+	Addr string // host:port
+	Dir  string
+
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+}
+
+// Start starts a redis-server without persistence; args are options of its own
+// ("--appendonly", "yes") and override that. It fails the test where redis-server is
+// not installed: a test that needs the real thing is never skipped.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not installed: `make deps` installs it (apt-get install redis-server)")
+	}
+	s := &Server{Dir: t.TempDir(), t: t, args: args}
+	t.Cleanup(s.Kill)
+	// Another program may take the port between the asking and the use of it.
+	for range 5 {
+		s.Addr = freeAddr(t)
+		if s.start() == nil {
+			return s
+		}
+	}
+	log, _ := os.ReadFile(s.logFile())
+	t.Fatalf("redis-server did not start:\n%s", log)
+	return nil
+}
+
+// StartCluster starts a redis-server in cluster mode that holds every slot.
+func StartCluster(t testing.TB) *Server {
+	t.Helper()
+	s := Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(t)))
+	c := s.Client()
+	ctx := context.Background()
+	if err := c.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for c.Set(ctx, "probe", "1", time.Second).Err() != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("cluster did not come up")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.Del(ctx, "probe")
+	return s
+}
+
+// Client returns a plain client, closed with the test.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ClusterClient returns a cluster client, closed with the test.
+func (s *Server) ClusterClient() *redis.ClusterClient {
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}, ContextTimeoutEnabled: true})
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Kill ends the server at once, as a crash would.
+func (s *Server) Kill() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// Restart starts the server again, on the same port and directory.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	deadline := time.Now().Add(30 * time.Second)
+	for s.start() != nil {
+		if time.Now().After(deadline) {
+			s.t.Fatal("redis-server did not start again")
+		}
+	}
+}
+
+// Pause stops the server's process (SIGSTOP): connections stay, nothing is answered.
+func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (s *Server) logFile() string { return filepath.Join(s.Dir, "log") }
+
+func (s *Server) start() error {
+	_, port, _ := net.SplitHostPort(s.Addr)
+	args := append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.Dir, "--daemonize", "no",
+		"--logfile", s.logFile(), "--save", "", "--appendonly", "no",
+	}, s.args...)
+	cmd := exec.Command("redis-server", args...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	defer c.Close()
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		info, err := c.Info(context.Background(), "server").Result()
+		if err == nil {
+			if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", cmd.Process.Pid)) {
+				break // somebody else's server
+			}
+			return nil
+		}
+		if exited(cmd) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.Kill()
+	return fmt.Errorf("redis-server at %s did not answer", s.Addr)
+}
+
+func exited(cmd *exec.Cmd) bool {
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WNOHANG, nil)
+	return err != nil || pid != 0
+}
+
+func freeAddr(t testing.TB) string { return "127.0.0.1:" + strconv.Itoa(freePort(t)) }
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

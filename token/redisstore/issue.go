@@ -1,0 +1,58 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"example.com/tokend/token"
+)
+
+//go:embed issue.lua
+var issueSource string
+
+var issueScript = newScript("issue", issueSource)
+
+// Issue makes the record of a new token. A call whose caller hangs up is carried out
+// all the same.
+func (s *Store) Issue(ctx context.Context, n token.NewRecord) (token.Issued, error) {
+	user := n.User.Hash()
+	keys := append(make([]string, 0, 2), TokenKey(s.opts.Prefix, user, n.ID))
+	life := int64(n.TTL / time.Second)
+	var spans [8]byte
+	binary.BigEndian.PutUint32(spans[:4], uint32(life))
+	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
+	args := append(make([]any, 0, 4), life, spans[:])
+	if n.Rate.PerMinute > 0 {
+		keys = append(keys, RateKey(s.opts.Prefix, user))
+		args = append(args, float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst)
+	}
+	r, err := s.run(context.WithoutCancel(ctx), issueScript, keys, args...)
+	if err != nil {
+		return token.Issued{}, err
+	}
+	switch r.status {
+	case "issued":
+		at := r.now
+		if r.record != "" {
+			rec, err := parseRecord(r.record)
+			if err != nil {
+				return token.Issued{}, fault("issue", err)
+			}
+			at = rec.issuedAt
+		}
+		return token.Issued{IssuedAt: at, ExpiresAt: at.Add(n.TTL)}, nil
+	case "limited":
+		us, err := strconv.ParseInt(r.record, 10, 64)
+		if err != nil {
+			return token.Issued{}, fault("issue", err)
+		}
+		return token.Issued{}, &token.Refusal{
+			Reason:     token.ErrRateLimited,
+			RetryAfter: time.Duration(us) * time.Microsecond,
+		}
+	}
+	return token.Issued{}, unlisted("issue", r)
+}

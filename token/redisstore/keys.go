@@ -1,0 +1,28 @@
+package redisstore
+
+import "example.com/tokend/token"
+
+// Every key that tokend writes is spelled here. All keys of one user share a hash tag,
+// six characters of the user's hash, and so a Cluster slot: issue may touch the user's
+// rate beside the token. The tag holds nothing that the user chose.
+
+const tagLen = 6
+
+// TokenKey returns the key of the record of u's token id: PREFIX:t:{TAG} and the 16
+// raw bytes of the ID. Its length does not depend on u.
+func TokenKey(prefix string, u token.UserHash, id token.ID) string {
+	b := tagged(make([]byte, 0, len(prefix)+len(":t:{}")+tagLen+len(id)), prefix, "t", u.String())
+	return string(append(b, id[:]...))
+}
+
+// RateKey returns the key of u's issue rate: PREFIX:r:{TAG} and what is left of u's
+// hash in base64url.
+func RateKey(prefix string, u token.UserHash) string {
+	text := u.String()
+	return string(append(tagged(nil, prefix, "r", text), text[tagLen:]...))
+}
+
+func tagged(b []byte, prefix, kind, hash string) []byte {
+	b = append(append(append(append(b, prefix...), ':'), kind...), ":{"...)
+	return append(append(b, hash[:tagLen]...), '}')
+}

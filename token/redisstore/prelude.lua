@@ -1,0 +1,68 @@
+-- What every script begins with: the clock, and the record's layout, which record.go
+-- describes. Numbers are big-endian; string positions count from 1.
+--
+-- Scripts read with GETEX, a write, so that a demoted or cut-off master answers
+-- READONLY or NOREPLICAS, and never a stale refusal. Every check precedes the first
+-- other write. A script answers {status, now, record}; its caller lists the statuses.
+
+local ISSUED, USED, REVOKED = 1, 2, 3
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+
+-- The time: Unix microseconds.
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- A whole number in decimal: Lua's own conversion keeps 14 digits.
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local function u48(s, at)
+  local a, b, c, d, e, f = byte(s, at, at + 5)
+  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+end
+
+local function bytes48(n)
+  local high, low = floor(n / 16777216), n % 16777216
+  return char(floor(high / 65536), floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+end
+
+-- The record at key and its state; nil, nil where there is none, or its stated end is
+-- past. The state of a record in another version is 0, which no caller knows.
+local function read(key, now)
+  local rec = redis.call('GETEX', key)
+  if not rec then
+    return nil, nil
+  end
+  if byte(rec, 1) ~= 1 then
+    return rec, 0
+  end
+  if #rec >= 22 and now > u48(rec, 17) then
+    return nil, nil
+  end
+  return rec, byte(rec, 2) % 8
+end
+
+-- Writes rec, whose stated end is ends, and has Redis drop it a minute later: a clock
+-- that jumps a little must not make a used token look like one never used.
+local function write(key, rec, ends)
+  redis.call('SET', key, rec, 'PXAT', int(ends + 60000))
+end
+
+-- Where no record tells what became of a token, or one says that it is unused: what
+-- the time says of it, or nil if it is good.
+local function by_time(rec, now, expires, last)
+  if now >= last then
+    return 'stale'
+  end
+  if now >= expires then
+    return 'expired'
+  end
+  if not rec then
+    return 'lost'
+  end
+  return nil
+end
