@@ -1,0 +1,187 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds what is read of a configuration or secret file.
+const maxFile = 1 << 20
+
+// readFile returns what stands in the file at path. Its errors do not name the path: it
+// may be a secret in the wrong place.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxFile)
+	}
+	return b, nil
+}
+
+func withoutPath(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// yamlFile walks a YAML document. It works on the nodes and not on decoded values, for a
+// password that looks like a number must stay as it was written, and a fault names its
+// line.
+type yamlFile struct {
+	name     string // of the file, for origins and faults
+	faults   *Faults
+	given    layer
+	purposes *yaml.Node // what stands under purposes, or nil
+}
+
+// yamlLayer reads the YAML file at path.
+func yamlLayer(path string, faults *Faults) yamlFile {
+	y := yamlFile{name: filepath.Base(path), faults: faults, given: layer{}}
+	b, err := readFile(path)
+	if err != nil {
+		faults.Add("config", "the file cannot be read: "+err.Error())
+		return y
+	}
+	y.read(b)
+	return y
+}
+
+func (y *yamlFile) read(b []byte) {
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	var doc yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF): // nothing in it
+		return
+	case err != nil:
+		y.faults.Add("config", "the file is not YAML"+lineOf(err))
+		return
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		y.faults.Add("config", "the file must be one YAML document"+lineOf(err))
+		return
+	}
+	root := doc.Content[0]
+	if isNull(root) {
+		return
+	}
+	if root.Kind != yaml.MappingNode {
+		y.faults.Add("config", "the file must be a mapping of names to values")
+		return
+	}
+	y.section("", root)
+}
+
+var yamlLine = regexp.MustCompile(`line ([0-9]+)`)
+
+// lineOf tells where err, one of the library's, says the trouble is. The rest of its
+// text may quote the file.
+func lineOf(err error) string {
+	if err != nil {
+		if m := yamlLine.FindString(err.Error()); m != "" {
+			return " near " + m
+		}
+	}
+	return ""
+}
+
+// section reads the mapping n, whose names begin with prefix.
+func (y *yamlFile) section(prefix string, n *yaml.Node) {
+	for key, val := range pairs(n) {
+		name := prefix + key.Value
+		sp, ok := spellings[name]
+		switch {
+		case ok && !sp.setting.virtual:
+			if _, twice := y.given[name]; twice {
+				y.faults.Add(sp.setting.Name, "stands twice: remove "+y.at(key))
+				continue
+			}
+			y.setting(name, sp, key, val)
+		case name == purposesName:
+			y.purposes = val
+		case sections[name] && val.Kind == yaml.MappingNode:
+			y.section(name+".", val)
+		case sections[name] && isNull(val):
+		case sections[name]:
+			y.faults.add(y.at(key) + ": " + name + " is a section: put its settings below it")
+		default:
+			y.unknown(name, key)
+		}
+	}
+}
+
+// setting reads the value of the setting called name.
+func (y *yamlFile) setting(name string, sp spelling, key, n *yaml.Node) {
+	v := value{origin: Origin(y.at(key))}
+	switch {
+	case n.Kind == yaml.ScalarNode && !isNull(n):
+		v.items = []string{n.Value}
+	case n.Kind == yaml.SequenceNode && sp.setting.list && !sp.file:
+		v.sequence = true
+		for _, item := range n.Content {
+			item = target(item)
+			if item.Kind != yaml.ScalarNode || isNull(item) {
+				y.faults.Add(sp.setting.Name, "must be a list of texts; a text that looks like something else needs quotes ("+y.at(item)+")")
+				return
+			}
+			v.items = append(v.items, item.Value)
+		}
+	default:
+		y.faults.Add(sp.setting.Name, "must have a value, and a text that looks like something else needs quotes ("+y.at(key)+")")
+		return
+	}
+	y.given[name] = v
+}
+
+var printable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// unknown adds the fault that nothing is called name. The name is not quoted where it
+// might be something else that stands in the wrong place.
+func (y *yamlFile) unknown(name string, key *yaml.Node) {
+	if !printable.MatchString(name) {
+		y.faults.add(y.at(key) + ": no setting has the name that stands there: remove or mend it")
+		return
+	}
+	y.faults.add(y.at(key) + ": no setting is called " + name + ": remove or mend it" + suggest(name, yamlNames))
+}
+
+// at says where n stands.
+func (y *yamlFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", y.name, n.Line) }
+
+// pairs yields the names and values of the mapping n. A name that is no text yields a
+// name that no setting has.
+func pairs(n *yaml.Node) func(yield func(key, val *yaml.Node) bool) {
+	return func(yield func(key, val *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(target(n.Content[i]), target(n.Content[i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// target returns what n stands for: itself, or an alias's anchor.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
