@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"example.com/tokend/httpapi/wire"
+)
+
+// ConsumeOption says more about one consume.
+type ConsumeOption func(*consumeParams)
+
+type consumeParams struct{ digest, attempt *string }
+
+// Digest binds the token to a request: s is the caller's fingerprint of it, 1 to 128
+// visible ASCII characters. The same token with another digest is [ErrReused].
+func Digest(s string) ConsumeOption {
+	return func(p *consumeParams) { p.digest = &s }
+}
+
+// Attempt names the execution that the call is for, 1 to 255 visible ASCII characters,
+// instead of one made up inside. Few need it: it lets a later call go on with an
+// execution whose first call ended in a [*Fault]. Whoever will do the work makes it up,
+// fresh for each request that it serves. Taken from what a user sent, or from the
+// token, it grants one token twice.
+func Attempt(s string) ConsumeOption {
+	return func(p *consumeParams) { p.attempt = &s }
+}
+
+// Consumed says that the token was granted to this call.
+type Consumed struct {
+	Ref      string    // the token's, for logs and tickets
+	User     string    // as asked for
+	Purpose  string    // as asked for
+	UsedAt   time.Time // by Redis's clock
+	Replayed bool      // a try of this attempt had been granted it before: no reason not to do the work
+	Takeover bool      // it had been claimed, and the claim's lease was over
+}
+
+var consumeCall = endpoint{op: "consume", path: wire.PathConsume, success: http.StatusOK, changes: true, once: true}
+
+// Consume uses user's token up. Where it returns nil the caller, and no other, is to
+// do the work, whether Replayed is set or not. It takes a service with the scope
+// tokend.consume.
+//
+// The refusals about the token are [ErrUsed], [ErrExpired], [ErrStale], [ErrLost],
+// [ErrGone], [ErrRevoked], [ErrWrongUser], [ErrWrongPurpose], [ErrInvalidToken] and
+// [ErrReused]; none of them used it up. After a [*Fault] with MaybeDone nobody can
+// tell whether the token is used up.
+//
+// Two calls for one token are two attempts, and at most one is granted: do not call
+// again after an error, but see Refusal.Next.
+func (p Purpose) Consume(ctx context.Context, user, token string, opts ...ConsumeOption) (Consumed, error) {
+	params := consumeParams{attempt: new(rand.Text())} // before the first try, and the same in all
+	for _, o := range opts {
+		o(&params)
+	}
+	if no := checkUser(user); no != nil {
+		return Consumed{}, no
+	}
+	if no := checkToken(token); no != nil {
+		return Consumed{}, no
+	}
+	req := wire.ConsumeRequest{
+		Token:   &token,
+		User:    userMember(user),
+		Purpose: &p.name,
+		Digest:  params.digest,
+		Attempt: params.attempt,
+	}
+	got, err := call(ctx, p.client, consumeCall, req, func(a *wire.ConsumeResponse) bool {
+		return a.Outcome == wire.OutcomeConsumed && a.Ref != "" && !a.UsedAt.IsZero() &&
+			a.Purpose == p.name && a.User == user
+	})
+	if err != nil {
+		return Consumed{}, err
+	}
+	return Consumed{
+		Ref:      got.Ref,
+		User:     got.User,
+		Purpose:  got.Purpose,
+		UsedAt:   got.UsedAt.Time(),
+		Replayed: got.Replayed,
+		Takeover: got.Takeover,
+	}, nil
+}

@@ -1,0 +1,54 @@
+// Package client speaks to tokend, the service that issues one-time tokens: strings
+// that are good for one submission of one user, for one purpose, until they expire.
+//
+//	c, err := client.New("https://tokend.internal", client.ServiceKey(key))
+//	orders := c.Purpose("order.create") // spelt once, for issue and consume
+//
+//	t, err := orders.Issue(ctx, user, client.TTL(time.Hour)) // t.Value goes into the form
+//	…
+//	got, err := orders.Consume(ctx, user, value) // nil: this submission, and no other, does the work
+//
+// The user comes from the service's own session, never from what was submitted.
+//
+// # Errors
+//
+// Each error of a call is either a [*Refusal] or a [*Fault], never both. A Refusal is
+// an answer, and asking again does not change it; a Fault is the lack of one.
+//
+//	var no *client.Refusal
+//	var down *client.Fault
+//	switch {
+//	case errors.Is(err, client.ErrUsed):
+//		// another submission was granted the token: show its result, or look for its record
+//	case errors.As(err, &no) && no.Next == client.NextReissue:
+//		// nothing was done: show the form again with a new token
+//	case errors.As(err, &down) && down.MaybeDone:
+//		// nobody can tell: look for the business record first
+//	}
+//
+// [Next] says what each word of Refusal.Next asks for. It speaks to the service, not
+// to its users: do not relay it.
+//
+// # Tries
+//
+// A call makes several tries where one ends without an answer: a network error, a
+// timeout, tokend saying retry, whatever a proxy says in its stead, or a success that
+// cannot be read. Between them it waits, longer each time and for a random part of that, and at
+// least as long as Retry-After asks. It ends with its context, and after the number
+// of tries and the time that [MaxTries] and [Budget] set. A wait that would outlast
+// these ends the call at once. A Refusal is never tried again, but for one case: after
+// a 401 the [TokenSource] is asked once more.
+//
+// That is safe. All tries of one Consume bear the same attempt, made up when the call
+// begins, so a try whose reply was lost is answered again and not refused; the next
+// call has another. A second try of Issue leaves at worst a token that nobody uses.
+// Where a refusal could be the echo of the call's own earlier try, as it could from a
+// tokend in delete mode, the call ends with a Fault that says MaybeDone.
+//
+// # What is not done
+//
+// The package keeps no state between calls, caches nothing and logs nothing. No error
+// quotes a token or a credential, and neither stands in a URL. Redirects are not followed.
+// It sends no Idempotency-Key: net/http would re-send such requests by itself, and a
+// browser's key is no attempt.
+package client

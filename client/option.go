@@ -1,0 +1,73 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Option changes how a [Client] calls.
+type Option func(*Client) error
+
+// HTTPClient has calls made by a copy of h, for a transport of the caller's: TLS, a
+// proxy, a Unix socket, tracing. The copy follows no redirects, whatever h does. h's
+// own Timeout holds for each try, beside [TryTimeout].
+func HTTPClient(h *http.Client) Option {
+	return func(c *Client) error {
+		if h == nil {
+			return errors.New("HTTPClient: must not be nil")
+		}
+		own := *h
+		c.http = &own
+		return nil
+	}
+}
+
+// TryTimeout bounds each try, from the dial to the last byte of its answer. It is 3s
+// where not set, well above the 1s in which tokend itself gives Redis up.
+func TryTimeout(d time.Duration) Option {
+	return func(c *Client) error {
+		if d <= 0 {
+			return errors.New("TryTimeout: must be above 0")
+		}
+		c.tryTimeout = d
+		return nil
+	}
+}
+
+// MaxTries bounds the tries of one call, the first one included. It is 5 where not set.
+func MaxTries(n int) Option {
+	return func(c *Client) error {
+		if n < 1 {
+			return errors.New("MaxTries: must be at least 1")
+		}
+		c.maxTries = n
+		return nil
+	}
+}
+
+// Budget bounds one call with all its tries and waits, as a deadline of its context
+// would; the earlier of the two counts. It is 10s where not set.
+func Budget(d time.Duration) Option {
+	return func(c *Client) error {
+		if d <= 0 {
+			return errors.New("Budget: must be above 0")
+		}
+		c.budget = d
+		return nil
+	}
+}
+
+// UserAgent sets the header of that name, for tokend's and proxies' logs: visible
+// ASCII and spaces.
+func UserAgent(s string) Option {
+	return func(c *Client) error {
+		for i := range len(s) {
+			if s[i] < ' ' || s[i] > '~' {
+				return errors.New("UserAgent: must be visible ASCII and spaces")
+			}
+		}
+		c.userAgent = s
+		return nil
+	}
+}
