@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"example.com/tokend/httpapi/auth"
+	"example.com/tokend/httpapi/wire"
+)
+
+// call is one request while it is answered, and what its outcome line will say.
+type call struct {
+	srv       *Server
+	echo      echo.Context
+	op        string
+	began     time.Time
+	requestID string
+	caller    auth.Identity
+	outcome   outcome
+	status    int // of the answer; 0 until there is one
+	success   int // the status of a success
+}
+
+func (s *Server) begin(ec echo.Context, op string) *call {
+	c := &call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
+	c.requestID = requestID(ec.Request().Header)
+	h := ec.Response().Header()
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
+	h[wire.HeaderRequestID] = []string{c.requestID}
+	return c
+}
+
+// end answers a panic, then counts and logs the outcome. It is deferred.
+func (c *call) end() {
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		c.fail(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+	}
+	took := time.Since(c.began)
+	c.srv.opts.Metrics.request(c, took)
+	c.srv.log(c, took)
+}
+
+// ctx returns the request's context: it ends when the caller hangs up.
+func (c *call) ctx() context.Context { return c.echo.Request().Context() }
+
+// succeed answers with body.
+func (c *call) succeed(body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return c.fail(fmt.Errorf("encode the answer: %w", err))
+	}
+	c.write(c.success, typeJSON, b)
+	return nil
+}
+
+// fail answers with the problem that err is. It returns nil, as the answer is given.
+func (c *call) fail(err error) error {
+	p := problemOf(err)
+	p.RequestID = c.requestID
+	c.outcome.refused(p, err)
+	h := c.echo.Response().Header()
+	if p.RetryAfter > 0 {
+		h["Retry-After"] = []string{fmt.Sprint(p.RetryAfter)}
+	}
+	var no *auth.Refusal
+	if errors.As(err, &no) {
+		h["Www-Authenticate"] = []string{no.Challenge()}
+	}
+	b, merr := json.Marshal(p)
+	if merr != nil {
+		b = []byte(`{"code":"internal","next":"retry","status":500}`)
+	}
+	c.write(p.Status, typeProblem, b)
+	return nil
+}
+
+func (c *call) write(status int, contentType []string, body []byte) {
+	c.status = status
+	if c.echo.Response().Committed {
+		return // a panic after the answer: there is nothing left to say
+	}
+	c.echo.Response().Header()["Content-Type"] = contentType
+	c.echo.Response().WriteHeader(status)
+	c.echo.Response().Write(body) // an error means that the caller has gone
+}
+
+// requestID returns the caller's own request id if it is 1 to 64 of [A-Za-z0-9._-], and
+// a new one if not.
+func requestID(h http.Header) string {
+	if ids := h[wire.HeaderRequestID]; len(ids) == 1 && validRequestID(ids[0]) {
+		return ids[0]
+	}
+	return rand.Text()
+}
+
+func validRequestID(id string) bool {
+	if len(id) < 1 || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

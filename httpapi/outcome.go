@@ -1,0 +1,171 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/token"
+)
+
+// Outcomes says which outcomes are logged. Faults and panics always are.
+type Outcomes uint8
+
+// The values of log.outcomes.
+const (
+	LogAll      Outcomes = iota // every outcome
+	LogRefusals                 // refusals and faults
+	LogNone                     // faults
+)
+
+// ParseOutcomes returns the value named s: all, refusals or none.
+func ParseOutcomes(s string) (Outcomes, error) {
+	switch s {
+	case "all":
+		return LogAll, nil
+	case "refusals":
+		return LogRefusals, nil
+	case "none":
+		return LogNone, nil
+	}
+	return 0, fmt.Errorf("must be all, refusals or none")
+}
+
+// LogUser says how a user stands in outcome lines.
+type LogUser uint8
+
+// The values of log.user.
+const (
+	UserHash  LogUser = iota // user_ref, the hash in the Redis key
+	UserPlain                // user beside user_ref
+	UserNone                 // neither
+)
+
+// ParseLogUser returns the value named s: hash, plain or none.
+func ParseLogUser(s string) (LogUser, error) {
+	switch s {
+	case "hash":
+		return UserHash, nil
+	case "plain":
+		return UserPlain, nil
+	case "none":
+		return UserNone, nil
+	}
+	return 0, fmt.Errorf("must be hash, plain or none")
+}
+
+// outcome is what came of a call: what its log line and metrics say.
+type outcome struct {
+	code      string // a problem's code, or what the success is called
+	next      wire.Next
+	fault     bool
+	reason    string // of token_invalid
+	user      token.User
+	purpose   token.Purpose
+	ref       string
+	attempt   token.Attempt
+	usedBy    string
+	takeover  bool
+	expiresAt time.Time
+	err       error // a fault's private cause
+}
+
+// refused takes p, which answers err.
+func (o *outcome) refused(p *wire.Problem, err error) {
+	kind, _ := wire.KindOf(p.Code)
+	o.code, o.next, o.fault = string(p.Code), p.Next, kind.Fault
+	o.usedBy = p.UsedBy
+	if p.Ref != "" {
+		o.ref, o.expiresAt = p.Ref, p.ExpiresAt.Time()
+	}
+	switch {
+	case errors.Is(err, token.ErrMalformed):
+		o.reason = "malformed"
+	case errors.Is(err, token.ErrForged):
+		o.reason = "forged"
+	case errors.Is(err, token.ErrUnknownKey):
+		o.reason = "unknown_key"
+	}
+	if kind.Fault {
+		o.err = err
+	}
+}
+
+// log writes c's outcome line.
+func (s *Server) log(c *call, took time.Duration) {
+	o := &c.outcome
+	refused := o.next != ""
+	if !o.fault && (s.opts.Outcomes == LogNone || s.opts.Outcomes == LogRefusals && !refused) {
+		return
+	}
+	level := slog.LevelInfo
+	if o.fault {
+		level = slog.LevelError
+	}
+	var userRef, attemptRef, expiresAt, caller string
+	if o.user != "" && s.opts.LogUser != UserNone {
+		userRef = o.user.Hash().String()
+	}
+	if o.attempt != "" {
+		attemptRef = o.attempt.Hash().Ref()
+	}
+	if !o.expiresAt.IsZero() {
+		expiresAt = wire.TimeOf(o.expiresAt).String()
+	}
+	if c.caller.Kind != 0 {
+		caller = c.caller.Caller()
+	}
+	attrs := append(make([]slog.Attr, 0, 20),
+		slog.String("op", c.op),
+		slog.String("code", o.code),
+		slog.String("next", string(o.next)),
+		slog.Int("status", c.status),
+		slog.String("request_id", c.requestID),
+		slog.String("trace_id", traceID(c.echo.Request().Header)),
+		slog.String("caller", caller),
+		slog.String("purpose", string(o.purpose)),
+		slog.String("ref", o.ref),
+		slog.String("user_ref", userRef),
+		slog.String("attempt_ref", attemptRef),
+		slog.String("used_by", o.usedBy),
+		slog.Bool("takeover", o.takeover),
+		slog.Int("fence", 0),
+		slog.String("expires_at", expiresAt),
+		slog.Float64("ms", float64(took.Microseconds())/1000),
+	)
+	if s.opts.LogUser == UserPlain && o.user != "" {
+		attrs = append(attrs, slog.String("user", string(o.user)))
+	}
+	if o.reason != "" {
+		attrs = append(attrs, slog.String("reason", o.reason))
+	}
+	if o.err != nil {
+		attrs = append(attrs, slog.String("error", o.err.Error()))
+	}
+	s.opts.Log.LogAttrs(context.Background(), level, "outcome", attrs...)
+}
+
+// traceID returns the trace id of h's traceparent (W3C Trace Context, version 00), or
+// nothing where there is no valid one.
+func traceID(h map[string][]string) string {
+	tp := h["Traceparent"]
+	if len(tp) != 1 || len(tp[0]) != 55 || tp[0][:3] != "00-" || tp[0][35] != '-' || tp[0][52] != '-' {
+		return ""
+	}
+	id := tp[0][3:35]
+	zero := true
+	for i := range len(id) {
+		c := id[i]
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return ""
+		}
+		zero = zero && c == '0'
+	}
+	if zero {
+		return ""
+	}
+	return id
+}

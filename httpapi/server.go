@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/labstack/echo/v4"
+
+	"example.com/tokend/httpapi/auth"
+	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/token"
+)
+
+// Tokens is what the API asks of the token service.
+type Tokens interface {
+	Issue(context.Context, token.IssueRequest) (token.IssuedToken, error)
+	Open(token.Use) (*token.Token, error)
+	Consume(context.Context, token.User, *token.Token, token.Attempt, token.Digest) (token.Consumed, error)
+	Status(context.Context, token.User, *token.Token) (token.Status, error)
+}
+
+var _ Tokens = (*token.Service)(nil)
+
+// Callers tells who is calling, from all values of the Authorization header. Its errors
+// are *auth.Refusal and *auth.Fault.
+type Callers interface {
+	Authenticate(ctx context.Context, authorization []string) (auth.Identity, error)
+}
+
+// Options are a Server's. All but the last three are required.
+type Options struct {
+	Tokens  Tokens
+	Callers Callers
+	Ping    func(context.Context) error // asks the store whether it can serve
+	Metrics *Metrics
+	Log     *slog.Logger
+
+	Outcomes  Outcomes
+	LogUser   LogUser
+	BodyBytes int64 // the largest body; 65536 where 0
+}
+
+// Server answers the API's calls. It is safe for concurrent use.
+type Server struct {
+	opts     Options
+	echo     *echo.Echo
+	ready    *readiness
+	draining atomic.Bool
+}
+
+// New returns a Server.
+func New(opts Options) *Server {
+	if opts.BodyBytes == 0 {
+		opts.BodyBytes = 65536
+	}
+	s := &Server{opts: opts, echo: echo.New(), ready: newReadiness(opts.Ping)}
+	s.echo.HTTPErrorHandler = s.unrouted
+	s.echo.IPExtractor = echo.ExtractIPDirect() // the default trusts X-Forwarded-For from anyone
+
+	s.echo.POST(wire.PathTokens, handle(s, opIssue, issuers, s.issue))
+	s.echo.POST(wire.PathConsume, handle(s, opConsume, consumers, s.consume))
+	s.echo.POST(wire.PathStatus, handle(s, opStatus, readers, s.status))
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		s.echo.Add(method, wire.PathLivez, s.livez)
+		s.echo.Add(method, wire.PathReadyz, s.readyz)
+	}
+	return s
+}
+
+// ServeHTTP serves the public listener.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// Drain makes /readyz answer 503 from now on; everything else is served as before.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// unrouted answers what no route of ours does: an unknown path, a wrong method. Routes
+// answer their own errors.
+func (s *Server) unrouted(err error, ec echo.Context) {
+	c := s.begin(ec, opNone)
+	defer c.end()
+	c.fail(err)
+}
+
+// The calls, as they are named in log lines and metrics.
+const (
+	opIssue   = "issue"
+	opConsume = "consume"
+	opStatus  = "status"
+	opNone    = "none" // no route
+)
+
+// handle returns the one path that every call takes: who is calling, whether admit lets
+// the caller in, the body, what do says, and the answer.
+func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error, do func(*call, *Req) (Resp, error)) echo.HandlerFunc {
+	return func(ec echo.Context) error {
+		c := s.begin(ec, op)
+		defer c.end()
+		var err error
+		if c.caller, err = s.opts.Callers.Authenticate(c.ctx(), ec.Request().Header["Authorization"]); err != nil {
+			return c.fail(err)
+		}
+		if err := admit(c.caller); err != nil {
+			return c.fail(err)
+		}
+		req := new(Req)
+		if err := c.decode(req); err != nil {
+			return c.fail(err)
+		}
+		resp, err := do(c, req)
+		if err != nil {
+			return c.fail(err)
+		}
+		return c.succeed(resp)
+	}
+}
+
+// Who may call what.
+func issuers(id auth.Identity) error {
+	if id.IsUser() {
+		return nil
+	}
+	return needScope(id, wire.ScopeIssue)
+}
+
+func consumers(id auth.Identity) error { return needScope(id, wire.ScopeConsume) }
+
+func readers(id auth.Identity) error {
+	if id.IsUser() {
+		return nil
+	}
+	return needScope(id, wire.ScopeConsume)
+}
+
+func needScope(id auth.Identity, scope string) error {
+	if id.Has(scope) {
+		return nil
+	}
+	return &problemError{code: wire.CodeForbidden, detail: "the call needs a service with the scope " + scope}
+}
+
+// cacheControl and others are headers that never change; sharing them spares each answer
+// their making.
+var (
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+	typeJSON    = []string{wire.TypeJSON}
+	typeProblem = []string{wire.TypeProblem}
+)
