@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -261,3 +262,15 @@ func refuseDials(t *testing.T, dial func(context.Context, string, string) (net.C
 }
 
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", fmt.Errorf("connection refused"))}
+
+var discard = log.New(io.Discard, "", 0)
+
+// decodeConsume returns the attempt of r's body.
+func decodeConsume(t *testing.T, r *http.Request) string {
+	var req wire.ConsumeRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Attempt == nil || *req.Attempt == "" {
+		t.Errorf("no attempt: %v", err)
+		return ""
+	}
+	return *req.Attempt
+}
