@@ -70,23 +70,20 @@ type Results struct{ MaxBytes int }
 // Signing holds the keys that sign tokens: the first signs, all verify.
 type Signing struct{ Keys []token.Key }
 
-// Auth says who may call. At most one of JWTSecrets, PublicKeyFile and JWKSURL is set.
+// Auth says who may call. Its rules are package auth's: nothing here is checked.
 type Auth struct {
-	JWTSecrets    []Secret // each at least 32 bytes; all verify
+	JWTSecrets    []Secret // all verify
 	PublicKeyFile string
 	JWKSURL       string
-	ServiceKeys   Secret // NAME:SHA256HEX:SCOPE+SCOPE[,…], not looked into here
+	ServiceKeys   Secret // NAME:SHA256HEX:SCOPE+SCOPE[,…]
 	Issuer        string
 	Audience      []string
 	Leeway        time.Duration
 	UserClaim     string
 	ScopeClaim    string
-	ServiceClaim  Claim
-	JWTAlgorithm  string // empty: by the key; HS256 for a secret
+	ServiceClaim  string // NAME=VALUE
+	JWTAlgorithm  string
 }
-
-// Claim is a claim that must have a value. The zero Claim asks for nothing.
-type Claim struct{ Name, Value string }
 
 // CORS lists the origins whose pages may call.
 type CORS struct{ Origins []string }
@@ -152,3 +149,13 @@ type Value struct {
 
 // Values lists what is in force, in the table's order.
 func (c *Config) Values() []Value { return c.values }
+
+// Origin tells where the setting called name comes from.
+func (c *Config) Origin(name string) Origin {
+	for _, v := range c.values {
+		if v.Name == name {
+			return v.Origin
+		}
+	}
+	return Default
+}

@@ -95,13 +95,3 @@ func withoutNewline(b []byte) []byte {
 	}
 	return bytes.TrimSuffix(b, []byte("\n"))
 }
-
-// origin tells where the setting called name comes from.
-func (c *Config) origin(name string) Origin {
-	for _, v := range c.values {
-		if v.Name == name {
-			return v.Origin
-		}
-	}
-	return Default
-}

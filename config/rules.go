@@ -3,7 +3,6 @@ package config
 import (
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -12,7 +11,6 @@ import (
 func (c *Config) check(f *Faults) {
 	c.checkListeners(f)
 	c.checkDurations(f)
-	c.checkAuth(f)
 }
 
 func (c *Config) checkListeners(f *Faults) {
@@ -61,7 +59,7 @@ func isAny(host string) bool {
 
 func (c *Config) checkDurations(f *Faults) {
 	if t := &c.Tokens; t.TTL > t.MaxTTL && !f.Has("tokens.ttl", "tokens.max_ttl") {
-		if c.origin("tokens.ttl") != Default {
+		if c.Origin("tokens.ttl") != Default {
 			f.Add("tokens.ttl", "must not be above tokens.max_ttl, which is "+short(t.MaxTTL))
 		}
 		t.TTL = t.MaxTTL // nobody asked for the default: it gives way
@@ -81,55 +79,14 @@ func (c *Config) show(name, text string) {
 	}
 }
 
-func (c *Config) checkAuth(f *Faults) {
-	a := c.Auth
-	names := []string{"auth.jwt_secret", "auth.public_key_file", "auth.jwks_url"}
-	given := []bool{len(a.JWTSecrets) > 0, a.PublicKeyFile != "", a.JWKSURL != ""}
-	if f.Has(names...) {
-		return
-	}
-	var both []string
-	for i, name := range names {
-		if given[i] {
-			both = append(both, name)
-		}
-	}
-	if len(both) > 1 {
-		for _, name := range both[1:] {
-			f.Add(name, "must not be given beside "+both[0]+": keep one of them")
-		}
-		return
-	}
-	if a.JWKSURL != "" {
-		for name, missing := range map[string]bool{"auth.issuer": a.Issuer == "", "auth.audience": len(a.Audience) == 0} {
-			if missing && !f.Has(name) {
-				f.Add(name, "is required with auth.jwks_url")
-			}
-		}
-	}
-	if a.JWTAlgorithm != "" && len(both) == 1 && !f.Has("auth.jwt_algorithm") {
-		switch forSecret := slices.Contains(secretAlgorithms, a.JWTAlgorithm); {
-		case len(a.JWTSecrets) > 0 && !forSecret:
-			f.Add("auth.jwt_algorithm", "must be "+strings.Join(secretAlgorithms, ", ")+" with auth.jwt_secret")
-		case len(a.JWTSecrets) == 0 && forSecret:
-			f.Add("auth.jwt_algorithm", "must be one of a public key with "+both[0])
-		}
-	}
-}
-
-// Require adds what a server cannot do without.
+// Require adds what a server cannot do without, but for a way to authenticate: what is
+// one, package auth can tell.
 func (c *Config) Require(f *Faults) {
 	if c.Redis.URL == "" && !f.Has("redis.url") {
 		f.Add("redis.url", "is required: the URL of a Redis, redis://HOST:6379/0 say, or "+fromFile("redis.url"))
 	}
 	if len(c.Signing.Keys) == 0 && !f.Has("signing.keys") {
 		f.Add("signing.keys", "is required: what tokend keygen signing prints, or "+fromFile("signing.keys"))
-	}
-	a := c.Auth
-	none := len(a.JWTSecrets) == 0 && a.PublicKeyFile == "" && a.JWKSURL == "" && a.ServiceKeys == ""
-	if none && !f.Has("auth.jwt_secret", "auth.public_key_file", "auth.jwks_url", "auth.service_keys") {
-		f.Add("auth.jwt_secret", "is required, or another way to authenticate: auth.public_key_file, auth.jwks_url or auth.service_keys "+
-			"(--auth-service-keys, TOKEND_AUTH_SERVICE_KEYS …)")
 	}
 }
 

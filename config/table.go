@@ -137,7 +137,7 @@ var settings = []Setting{
 	{
 		Name: "auth.jwks_url", Type: "url",
 		Help: "where the issuer publishes its keys; auth.issuer and auth.audience are required with it",
-		set:  field(func(c *Config) *string { return &c.Auth.JWKSURL }, orEmpty(httpURL)),
+		set:  field(func(c *Config) *string { return &c.Auth.JWKSURL }, anyText),
 	},
 	{
 		Name: "auth.service_keys", Type: "keys", Secret: true, list: true,
@@ -172,12 +172,12 @@ var settings = []Setting{
 	{
 		Name: "auth.service_claim", Type: "claim=value",
 		Help: "NAME=VALUE that a service's JWT must have besides its scopes, gty=client-credentials say",
-		set:  field(func(c *Config) *Claim { return &c.Auth.ServiceClaim }, orEmpty(claim)),
+		set:  field(func(c *Config) *string { return &c.Auth.ServiceClaim }, anyText),
 	},
 	{
 		Name: "auth.jwt_algorithm", Type: "alg",
 		Help: "the one algorithm of JWTs; empty: by the key, HS256 for a secret",
-		set:  field(func(c *Config) *string { return &c.Auth.JWTAlgorithm }, orEmpty(oneOf(algorithms...))),
+		set:  field(func(c *Config) *string { return &c.Auth.JWTAlgorithm }, anyText),
 	},
 	{
 		Name: "cors.origins", Type: "list", list: true,
