@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -151,6 +152,40 @@ func TestConnectionIsKept(t *testing.T) {
 	}
 	if got := conns.Load(); got != 1 {
 		t.Errorf("%d connections for %d tries, want 1", got, n.Load())
+	}
+}
+
+// endless is a body without an end, which knows how much of it was read.
+type endless struct {
+	read   int
+	closed bool
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	e.read += len(b)
+	return copy(b, strings.Repeat(" ", len(b))), nil
+}
+
+func (e *endless) Close() error {
+	e.closed = true
+	return nil
+}
+
+// What answers need not be tokend: its memory's worth of bytes is not read.
+func TestEndlessAnswer(t *testing.T) {
+	body := new(endless)
+	c, err := New("http://tokend", ServiceKey(testKey), MaxTries(1), HTTPClient(&http.Client{
+		Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			io.Copy(io.Discard, r.Body)
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {wire.TypeJSON}}, Body: body}, nil
+		}),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFault(t, consumeOnce(t.Context(), c), Fault{Op: "consume", MaybeDone: true, Tries: 1})
+	if body.read > 2*maxAnswer || !body.closed {
+		t.Errorf("read %d bytes, closed %t", body.read, body.closed)
 	}
 }
 

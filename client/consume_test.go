@@ -75,10 +75,14 @@ func TestConsumeRefusedAfterFault(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.problem.RequestID = "r1"
-			inBubble(t, []step{dropped, problemWith(tt.problem)}, func(t *testing.T, c *Client, f *fake) {
+			steps := []step{problemOf(wire.CodeStoreUnavailable), problemWith(tt.problem)}
+			inBubble(t, steps, func(t *testing.T, c *Client, f *fake) {
 				err := consumeOnce(t.Context(), c)
 				if tt.want == nil {
-					wantFault(t, err, Fault{Op: "consume", MaybeDone: true, Tries: 2, RequestID: "r1"})
+					down := wantFault(t, err, Fault{Op: "consume", MaybeDone: true, Tries: 2, RequestID: "r1"})
+					if down.Code != "" {
+						t.Errorf("the last try has the first one's code %s", down.Code)
+					}
 					if !strings.Contains(err.Error(), string(tt.problem.Code)) {
 						t.Errorf("does not tell why: %v", err)
 					}
