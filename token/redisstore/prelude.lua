@@ -31,13 +31,14 @@ local function bytes48(n)
 end
 
 -- The record at key and its state; nil, nil where there is none, or its stated end is
--- past. The state of a record in another version is 0, which no caller knows.
+-- past. The state of a record in another version, or too short for one, is 0, which no
+-- caller knows.
 local function read(key, now)
   local rec = redis.call('GETEX', key)
   if not rec then
     return nil, nil
   end
-  if byte(rec, 1) ~= 1 then
+  if #rec < 16 or byte(rec, 1) ~= 1 then
     return rec, 0
   end
   if #rec >= 22 and now > u48(rec, 17) then

@@ -19,7 +19,11 @@ func (s *Store) Status(ctx context.Context, u token.User, t *token.Token) (token
 		return token.Status{}, err
 	}
 	st := token.Status{ExpiresAt: t.ExpiresAt}
-	if r.record != "" {
+	switch r.status {
+	default:
+		return token.Status{}, unlisted("status", r)
+	case "absent":
+	case "found":
 		rec, err := parseRecord(r.record)
 		if err != nil {
 			return token.Status{}, fault("status", err)
@@ -39,7 +43,7 @@ func (s *Store) Status(ctx context.Context, u token.User, t *token.Token) (token
 		st.State = token.StateStale
 	case !r.now.Before(t.ExpiresAt):
 		st.State = token.StateExpired
-	case r.record == "":
+	case r.status == "absent":
 		st.State = token.StateLost
 	default:
 		st.State = token.StateIssued

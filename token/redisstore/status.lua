@@ -1,6 +1,7 @@
 -- Reads a token's record and changes nothing.
 -- KEYS[1]  the token's record
--- returns  {'read', now, record}   record is '' where there is none
+-- returns  {'found', now, record} | {'absent', now, ''}
 
 local now = floor(clock() / 1000)
-return {'read', now, read(KEYS[1], now) or ''}
+local rec = read(KEYS[1], now)
+return {rec and 'found' or 'absent', now, rec or ''}

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -53,5 +52,3 @@ func TestCluster(t *testing.T) {
 		return tokentest.Backend{Store: newStore(rdb), Advance: time.Sleep}
 	})
 }
-
-var _ = fmt.Sprint
