@@ -171,7 +171,7 @@ func (r *remoteKeys) fetch() ([]byte, error) {
 }
 
 // newFetchClient returns a client that follows a redirect only where the URL itself could
-// have pointed. A nil transport stands for one of its own.
+// have pointed, and from https to https only. A nil transport stands for one of its own.
 func newFetchClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
@@ -183,6 +183,9 @@ func newFetchClient(transport http.RoundTripper) *http.Client {
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return errors.New("too many redirects")
+			}
+			if via[0].URL.Scheme == "https" && req.URL.Scheme != "https" {
+				return errors.New("redirected away from https")
 			}
 			return checkKeyURL(req.URL)
 		},

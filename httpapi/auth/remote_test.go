@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 type issuer struct {
 	mu       sync.Mutex
 	document string
+	location string // of a redirect
 	status   int
 	delay    time.Duration
 	down     bool
@@ -27,7 +29,7 @@ type issuer struct {
 
 func (i *issuer) RoundTrip(req *http.Request) (*http.Response, error) {
 	i.mu.Lock()
-	document, status, delay, down := i.document, i.status, i.delay, i.down
+	document, location, status, delay, down := i.document, i.location, i.status, i.delay, i.down
 	i.asked++
 	i.mu.Unlock()
 	select {
@@ -42,7 +44,7 @@ func (i *issuer) RoundTrip(req *http.Request) (*http.Response, error) {
 		status = http.StatusOK
 	}
 	return &http.Response{
-		StatusCode: status, Request: req, Header: http.Header{"Location": {"http://elsewhere.example/keys"}},
+		StatusCode: status, Request: req, Header: http.Header{"Location": {location}},
 		Body: io.NopCloser(strings.NewReader(document)),
 	}, nil
 }
@@ -164,7 +166,8 @@ func TestOutage(t *testing.T) {
 		"500":           func(i *issuer) { i.status = 500 },
 		"404":           func(i *issuer) { i.status = 404 },
 		"204":           func(i *issuer) { i.status = 204 },
-		"redirect":      func(i *issuer) { i.status = 302 },
+		"to plain http": func(i *issuer) { i.status, i.location = 302, "http://127.0.0.1/keys" },
+		"redirect loop": func(i *issuer) { i.status, i.location = 302, "https://issuer.example/keys" },
 		"HTML":          func(i *issuer) { i.document = "<html>" },
 		"no keys":       func(i *issuer) { i.document = jwks() },
 		"too long":      func(i *issuer) { i.document = jwks(public(private().other, "new")) + strings.Repeat(" ", maxKeyDoc) },
@@ -177,7 +180,7 @@ func TestOutage(t *testing.T) {
 				i.set(fail)
 				_, err := ask(a, es256("new", true)) // nobody can tell
 				wantFault(t, err)
-				time.Sleep(24 * time.Hour)
+				time.Sleep(time.Hour)
 				_, err = ask(a, es256("old", false))
 				wantReason(t, err, nil)
 				_, err = ask(a, es256("new", true))
@@ -361,5 +364,16 @@ func TestRealServer(t *testing.T) {
 				wantFault(t, err)
 			}
 		})
+	}
+}
+
+func TestKeyURL(t *testing.T) { // TestNewRefuses has those that are refused
+	for _, u := range []string{
+		"https://issuer.example/keys?v=1", "https://10.0.0.1:8443/", "http://localhost:8080/keys",
+		"http://127.0.0.1/", "http://127.8.9.1/", "http://[::1]:80/",
+	} {
+		if err := checkKeyURL(must(url.Parse(u))); err != nil {
+			t.Errorf("%s %v", u, err)
+		}
 	}
 }
