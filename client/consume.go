@@ -47,8 +47,9 @@ var consumeCall = endpoint{op: "consume", path: wire.PathConsume, success: http.
 //
 // The refusals about the token are [ErrUsed], [ErrExpired], [ErrStale], [ErrLost],
 // [ErrGone], [ErrRevoked], [ErrWrongUser], [ErrWrongPurpose], [ErrInvalidToken] and
-// [ErrReused]; none of them used it up. After a [*Fault] with MaybeDone nobody can
-// tell whether the token is used up.
+// [ErrReused]. None of them granted it to this call, but where Next is [NextVerify]
+// tokend cannot tell what became of it, an earlier try of this call included. After a
+// [*Fault] with MaybeDone nobody can tell either.
 //
 // Two calls for one token are two attempts, and at most one is granted: do not call
 // again after an error, but see Refusal.Next.

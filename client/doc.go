@@ -33,11 +33,11 @@
 //
 // A call makes several tries where one ends without an answer: a network error, a
 // timeout, tokend saying retry, whatever a proxy says in its stead, or a success that
-// cannot be read. Between them it waits, longer each time and for a random part of that, and at
-// least as long as Retry-After asks. It ends with its context, and after the number
-// of tries and the time that [MaxTries] and [Budget] set. A wait that would outlast
-// these ends the call at once. A Refusal is never tried again, but for one case: after
-// a 401 the [TokenSource] is asked once more.
+// cannot be read. Between them it waits: a random part of a time that doubles, and
+// what Retry-After asks for on top. It ends with its context, and after the number of
+// tries and the time that [MaxTries] and [Budget] set. A wait that would outlast these
+// ends the call at once. A Refusal is never tried again, but for one case: after a 401
+// the [TokenSource] is asked once more.
 //
 // That is safe. All tries of one Consume bear the same attempt, made up when the call
 // begins, so a try whose reply was lost is answered again and not refused; the next

@@ -27,7 +27,7 @@ const (
 type Status struct {
 	State     State
 	Ref       string    // the token's, for logs and tickets
-	ExpiresAt time.Time //
+	ExpiresAt time.Time // always
 	IssuedAt  time.Time // while tokend has a record
 	UsedAt    time.Time // StateUsed
 	UsedBy    string    // StateUsed: 8 hex digits of the winning attempt's hash, as in tokend's log

@@ -16,12 +16,12 @@ import (
 // its Ref alone, and in JSON it has no Value. (fmt asks no one about an unexported
 // field: a struct that keeps a Token in one must not be printed.)
 type Token struct {
-	Value     string        `json:"-"` // what the user's form carries: at most 128 of [A-Za-z0-9_-]
-	Ref       string        // names the token where Value must not stand; no secret
-	User      string        // whom it was issued to
-	Purpose   string        // what for
-	IssuedAt  time.Time     //
-	ExpiresAt time.Time     //
+	Value     string `json:"-"` // what the user's form carries: at most 128 of [A-Za-z0-9_-]
+	Ref       string // names the token where Value must not stand; no secret
+	User      string // whom it was issued to
+	Purpose   string // what for
+	IssuedAt  time.Time
+	ExpiresAt time.Time
 	TTL       time.Duration // ExpiresAt less IssuedAt, whole seconds
 }
 
