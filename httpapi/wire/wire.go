@@ -7,6 +7,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -26,12 +27,16 @@ const (
 
 // Paths of the calls.
 const (
-	PathTokens  = "/v1/tokens"
-	PathConsume = "/v1/tokens/consume"
-	PathStatus  = "/v1/tokens/status"
-	PathLivez   = "/livez"
-	PathReadyz  = "/readyz"
-	PathMetrics = "/metrics"
+	PathTokens       = "/v1/tokens"
+	PathBatch        = "/v1/tokens/batch"
+	PathConsume      = "/v1/tokens/consume"
+	PathConsumeBatch = "/v1/tokens/consume/batch"
+	PathStatus       = "/v1/tokens/status"
+	PathRevoke       = "/v1/tokens/revoke"
+	PathLivez        = "/livez"
+	PathReadyz       = "/readyz"
+	PathOpenAPI      = "/openapi.yaml"
+	PathMetrics      = "/metrics" // of the admin listener
 )
 
 // Scopes of services.
@@ -94,7 +99,23 @@ type IssueResponse struct {
 	TTL       int64  `json:"ttl"` // seconds
 }
 
-// ConsumeRequest is the body of POST /v1/tokens/consume.
+// BatchMax is how many tokens a batch issues or consumes at most.
+const BatchMax = 100
+
+// IssueBatchRequest is the body of POST /v1/tokens/batch.
+type IssueBatchRequest struct {
+	Count   *int64  `json:"count,omitzero"` // 1 to BatchMax
+	Purpose *string `json:"purpose,omitzero"`
+	TTL     *int64  `json:"ttl,omitzero"` // seconds
+	User    *string `json:"user,omitzero"`
+}
+
+// IssueBatchResponse answers POST /v1/tokens/batch.
+type IssueBatchResponse struct {
+	Tokens []IssueResponse `json:"tokens"`
+}
+
+// ConsumeRequest is the body of POST /v1/tokens/consume, and an item of a batch.
 type ConsumeRequest struct {
 	Token   *string `json:"token,omitzero"`
 	User    *string `json:"user,omitzero"`
@@ -117,15 +138,59 @@ type ConsumeResponse struct {
 	Replayed bool   `json:"replayed"`
 }
 
-// StatusRequest is the body of POST /v1/tokens/status.
+// ConsumeBatchRequest is the body of POST /v1/tokens/consume/batch.
+type ConsumeBatchRequest struct {
+	Items []ConsumeRequest `json:"items"` // 1 to BatchMax
+}
+
+// ConsumeBatchResponse answers POST /v1/tokens/consume/batch: a result for each item, in
+// their order.
+type ConsumeBatchResponse struct {
+	Results []ConsumeResult `json:"results"`
+}
+
+// ConsumeResult is what the single call would have answered to one item: one of the two.
+type ConsumeResult struct {
+	Consumed *ConsumeResponse
+	Problem  *Problem
+}
+
+// MarshalJSON writes the one that r holds.
+func (r ConsumeResult) MarshalJSON() ([]byte, error) {
+	if r.Consumed != nil {
+		return json.Marshal(r.Consumed)
+	}
+	return json.Marshal(r.Problem)
+}
+
+// UnmarshalJSON reads a success if there is an outcome, and a problem if not.
+func (r *ConsumeResult) UnmarshalJSON(b []byte) error {
+	var is struct {
+		Outcome string `json:"outcome"`
+	}
+	if err := json.Unmarshal(b, &is); err != nil {
+		return err
+	}
+	*r = ConsumeResult{}
+	if is.Outcome != "" {
+		r.Consumed = new(ConsumeResponse)
+		return json.Unmarshal(b, r.Consumed)
+	}
+	r.Problem = new(Problem)
+	return json.Unmarshal(b, r.Problem)
+}
+
+// StatusRequest is the body of POST /v1/tokens/status and of POST /v1/tokens/revoke. A
+// service may name the token by Ref instead, and leaves Purpose out then.
 type StatusRequest struct {
 	Token   *string `json:"token,omitzero"`
+	Ref     *string `json:"ref,omitzero"`
 	User    *string `json:"user,omitzero"`
 	Purpose *string `json:"purpose,omitzero"`
 }
 
 // StatusResponse answers POST /v1/tokens/status. The times that belong to the state
-// stand, and no others.
+// stand, and no others; of a token named by Ref whose record is gone, none is known.
 type StatusResponse struct {
 	State     string `json:"state"`
 	Ref       string `json:"ref"`
@@ -134,6 +199,12 @@ type StatusResponse struct {
 	UsedAt    Time   `json:"used_at,omitzero"`
 	UsedBy    string `json:"used_by,omitzero"`
 	RevokedAt Time   `json:"revoked_at,omitzero"`
+}
+
+// RevokeResponse answers POST /v1/tokens/revoke.
+type RevokeResponse struct {
+	State string `json:"state"` // revoked, or what the token is and stays: used, expired, stale, lost, gone
+	Ref   string `json:"ref"`
 }
 
 // Problem is the body of every answer that is not a success (RFC 9457).

@@ -1,0 +1,28 @@
+# What a fresh machine needs besides Go, git and make, `make deps` installs (as root, on
+# Debian or Ubuntu).
+
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: test race e2e lint deps bench
+
+test: deps ## the whole suite, on miniredis and on a real redis-server
+	go vet ./...
+	go test ./...
+
+race: deps
+	go test -race ./...
+
+e2e: deps ## what needs more than a redis-server: the program itself, killed and starved
+	cd e2e && go vet ./... && go test -count=1 ./...
+
+lint:
+	test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	go vet ./...
+	$(STATICCHECK) ./...
+
+bench: deps ## server CPU and throughput as ratios to a bare Echo handler, in one run
+	cd e2e && go run ./bench
+
+deps:
+	@command -v redis-server >/dev/null || { apt-get update -qq && apt-get install -y -qq redis-server redis-tools; }
+	@redis-server --version
