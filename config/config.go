@@ -85,6 +85,11 @@ type Auth struct {
 	JWTAlgorithm  string
 }
 
+// Given tells whether there is any way to authenticate.
+func (a *Auth) Given() bool {
+	return len(a.JWTSecrets) > 0 || a.PublicKeyFile != "" || a.JWKSURL != "" || a.ServiceKeys != ""
+}
+
 // CORS lists the origins whose pages may call.
 type CORS struct{ Origins []string }
 

@@ -49,7 +49,7 @@ func environLayer(environ []string, faults *Faults) layer {
 			faults.Add(purposesName, "can stand in the YAML file only: unset "+variable)
 		default:
 			known := slices.Sorted(maps.Keys(variables))
-			faults.add(variable + ": no setting has this variable: unset or rename it" + suggest(variable, known))
+			faults.add(variable + ": no setting has this variable: unset or rename it" + Suggest(variable, known))
 		}
 	}
 	return l

@@ -9,8 +9,17 @@ import (
 
 // Register adds a flag for each setting to fs. After fs was parsed, [Load] reads them.
 func Register(fs *pflag.FlagSet) {
-	for _, name := range slices.Sorted(maps.Keys(spellings)) {
+	RegisterOnly(fs, slices.Sorted(maps.Keys(spellings))...)
+}
+
+// RegisterOnly adds the flags of the settings called names to fs, for a command that
+// needs no others, and the configuration file's own.
+func RegisterOnly(fs *pflag.FlagSet, names ...string) {
+	for _, name := range append(names, "config") {
 		sp := spellings[name]
+		if fs.Lookup(flagOf(name)) != nil {
+			continue
+		}
 		v := &flagValue{name: name, kind: sp.setting.Type, text: sp.setting.Default}
 		help := sp.setting.Help
 		if sp.file {

@@ -342,11 +342,12 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		"log: {level: loud}\nnope: 1\npurposes: {A: {}}\n"))
 	c.Require(faults)
 	faults.Add("auth.service_keys", "key 2 must have a scope")
-	want := `9 faults in the configuration:
+	want := `10 faults in the configuration:
   --listen, TOKEND_LISTEN, listen in YAML: must be HOST:PORT or :PORT, [::1]:8080 say (set by TOKEND_LISTEN)
   --redis-url, TOKEND_REDIS_URL, redis.url in YAML: is required: the URL of a Redis, redis://HOST:6379/0 say, or a file that holds it by --redis-url-file, TOKEND_REDIS_URL_FILE or redis.url_file
   --tokens-ttl, TOKEND_TOKENS_TTL, tokens.ttl in YAML: must be a duration with its unit (90s, 5m, 24h) in whole seconds, from 1s to 1193046h28m15s (set by --tokens-ttl)
   --signing-keys, TOKEND_SIGNING_KEYS, signing.keys in YAML: is required: what tokend keygen signing prints, or a file that holds it by --signing-keys-file, TOKEND_SIGNING_KEYS_FILE or signing.keys_file
+  --auth-jwt-secret, TOKEND_AUTH_JWT_SECRET, auth.jwt_secret in YAML: is required, or a file that holds it by --auth-jwt-secret-file, TOKEND_AUTH_JWT_SECRET_FILE or auth.jwt_secret_file, or another way to authenticate: auth.public_key_file (--auth-public-key-file, TOKEND_AUTH_PUBLIC_KEY_FILE), auth.jwks_url (--auth-jwks-url, TOKEND_AUTH_JWKS_URL) or auth.service_keys (--auth-service-keys, TOKEND_AUTH_SERVICE_KEYS)
   --auth-service-keys, TOKEND_AUTH_SERVICE_KEYS, auth.service_keys in YAML: key 2 must have a scope
   --log-level, TOKEND_LOG_LEVEL, log.level in YAML: must be debug, info, warn or error (set by tokend.yaml:1)
   purposes in YAML: purpose must match [a-z0-9][a-z0-9._-]{0,63} (tokend.yaml:3)
@@ -360,15 +361,19 @@ func TestAllFaultsAtOnce(t *testing.T) {
 func TestRequire(t *testing.T) {
 	c, faults := Load(Sources{})
 	c.Require(faults)
-	for _, name := range []string{"redis.url", "signing.keys"} {
+	for _, name := range []string{"redis.url", "signing.keys", "auth.jwt_secret"} {
 		if !faults.Has(name) {
 			t.Errorf("%s is not required", name)
 		}
 	}
-	c, faults = Load(Sources{Environ: []string{"TOKEND_REDIS_URL=redis://h", "TOKEND_SIGNING_KEYS=" + goodKey}})
-	c.Require(faults)
-	if err := faults.Err(); err != nil {
-		t.Error(err)
+	for _, auth := range []string{
+		"TOKEND_AUTH_JWT_SECRET=" + goodSecret, "TOKEND_AUTH_SERVICE_KEYS=x", "TOKEND_AUTH_PUBLIC_KEY_FILE=x", "TOKEND_AUTH_JWKS_URL=x",
+	} {
+		c, faults := Load(Sources{Environ: []string{"TOKEND_REDIS_URL=redis://h", "TOKEND_SIGNING_KEYS=" + goodKey, auth}})
+		c.Require(faults)
+		if err := faults.Err(); err != nil {
+			t.Errorf("%.20s: %v", auth, err)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package config
 
-// suggest returns "; did you mean X?" for the candidate that is nearest to name, or
+// Suggest returns "; did you mean X?" for the candidate that is nearest to name, or
 // nothing where none is near. Ties go to the first.
-func suggest(name string, candidates []string) string {
+func Suggest(name string, candidates []string) string {
 	best, distance := "", 1+max(2, len(name)/6)
 	for _, c := range candidates {
 		if d := edits(name, c); d < distance {

@@ -79,14 +79,18 @@ func (c *Config) show(name, text string) {
 	}
 }
 
-// Require adds what a server cannot do without, but for a way to authenticate: what is
-// one, package auth can tell.
+// Require adds what a server cannot do without.
 func (c *Config) Require(f *Faults) {
 	if c.Redis.URL == "" && !f.Has("redis.url") {
 		f.Add("redis.url", "is required: the URL of a Redis, redis://HOST:6379/0 say, or "+fromFile("redis.url"))
 	}
 	if len(c.Signing.Keys) == 0 && !f.Has("signing.keys") {
 		f.Add("signing.keys", "is required: what tokend keygen signing prints, or "+fromFile("signing.keys"))
+	}
+	if !c.Auth.Given() && !f.Has("auth.jwt_secret", "auth.public_key_file", "auth.jwks_url", "auth.service_keys") {
+		f.Add("auth.jwt_secret", "is required, or "+fromFile("auth.jwt_secret")+", or another way to authenticate: "+
+			"auth.public_key_file (--auth-public-key-file, TOKEND_AUTH_PUBLIC_KEY_FILE), "+
+			"auth.jwks_url (--auth-jwks-url, TOKEND_AUTH_JWKS_URL) or auth.service_keys (--auth-service-keys, TOKEND_AUTH_SERVICE_KEYS)")
 	}
 }
 

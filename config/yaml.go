@@ -158,7 +158,7 @@ func (y *yamlFile) unknown(name string, key *yaml.Node) {
 		y.faults.add(y.at(key) + ": no setting has the name that stands there: remove or mend it")
 		return
 	}
-	y.faults.add(y.at(key) + ": no setting is called " + name + ": remove or mend it" + suggest(name, yamlNames))
+	y.faults.add(y.at(key) + ": no setting is called " + name + ": remove or mend it" + Suggest(name, yamlNames))
 }
 
 // at says where n stands.

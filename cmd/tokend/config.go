@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"example.com/tokend/config"
+)
+
+func newConfig(p *program) *cobra.Command {
+	var markdown bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print what is in force and where it comes from, secrets masked",
+		Long: `Print each setting, its value and where that comes from: flags over environment variables
+over the YAML file over defaults. Secrets are masked. What is wrong with the settings that
+are given is said too; what serve requires may be missing.`,
+		Example: `  tokend config
+  TOKEND_TOKENS_TTL=10m tokend config --config tokend.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if markdown {
+				_, err := io.WriteString(p.stdout, config.Markdown())
+				return err
+			}
+			cfg, faults := load(p, cmd, nil)
+			newParts(cfg, faults, slog.New(slog.DiscardHandler)).close()
+			if err := printConfig(p.stdout, cfg); err != nil {
+				return err
+			}
+			return faults.Err()
+		},
+	}
+	config.Register(cmd.Flags())
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "print the table of settings for the README")
+	cmd.Flags().MarkHidden("markdown")
+	return cmd
+}
+
+func printConfig(w io.Writer, cfg *config.Config) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, v := range cfg.Values() {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, shown(v.Text), v.Origin)
+	}
+	return t.Flush()
+}
+
+// shown keeps a value within its line and cell.
+func shown(s string) string {
+	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
+		return q
+	}
+	return s
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"crypto/rand"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/tokend/config"
+	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/internal/devredis"
+)
+
+func newDev(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Serve the API for development: nothing to install, nothing kept",
+		Long: `Serve the API on this machine with nothing installed: Redis is within the process, and keys
+are made up at start. It prints curl lines that can be pasted as they stand. All is gone
+when it ends: NOT FOR PRODUCTION.
+
+Settings are serve's, but for Redis's own. A secret for JWTs or service keys that are
+given are taken instead of made up.`,
+		Example: `  tokend dev
+  tokend dev --listen 127.0.0.1:9000 --tokens-ttl 30s --admin-listen=`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := devredis.Start("127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			made, err := makeUp(store.URL())
+			if err != nil {
+				return err
+			}
+			cfg, faults := load(p, cmd, made.defaults)
+			for _, name := range devOwn {
+				if cfg.Origin(name) != config.Default {
+					faults.Add(name, "is tokend dev's own: leave it out, or use tokend serve")
+				}
+			}
+			s, err := start(p, cfg, faults)
+			if err != nil {
+				return err
+			}
+			if err := made.welcome(p.stdout, s.url(), cfg); err != nil {
+				s.close()
+				return err
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	config.Register(cmd.Flags())
+	return cmd
+}
+
+// devOwn are the settings that tokend dev does not let anybody give: with them in its
+// environment by chance it would work on data that is not for play.
+var devOwn = []string{"redis.url", "redis.mode", "redis.password", "redis.ca_file", "auth.public_key_file", "auth.jwks_url"}
+
+// madeUp is what tokend dev makes up.
+type madeUp struct {
+	serviceKey string            // the secret itself
+	defaults   map[string]string // of settings
+}
+
+func makeUp(redisURL string) (madeUp, error) {
+	signing, err := newSigningKey("dev")
+	if err != nil {
+		return madeUp{}, err
+	}
+	key, entry, err := newServiceKey("dev", []string{wire.ScopeIssue, wire.ScopeConsume})
+	if err != nil {
+		return madeUp{}, err
+	}
+	return madeUp{serviceKey: key, defaults: map[string]string{
+		"listen":            "127.0.0.1:8080",
+		"log.format":        string(config.LogText),
+		"redis.url":         redisURL,
+		"signing.keys":      signing,
+		"auth.jwt_secret":   rand.Text() + rand.Text(),
+		"auth.service_keys": entry,
+	}}, nil
+}
+
+const devWelcome = `
+  ********************************************************************
+  *  tokend dev: NOT FOR PRODUCTION. Keys are made up, Redis is      *
+  *  within the process, and everything is gone when it ends.        *
+  ********************************************************************
+
+The API is at %URL%. Paste into another terminal:
+
+USER_JWT='%JWT%'
+SERVICE='%BEARER%'
+
+# 1. the user's page fetches a token
+TOKEN=$(curl -sS -X POST %URL%/v1/tokens -H "Authorization: Bearer $USER_JWT" | sed -n 's/.*"token": *"\([^"]*\)".*/\1/p'); echo "$TOKEN"
+
+# 2. the form's service consumes it; a second time it is refused
+curl -sS %URL%/v1/tokens/consume -H "Authorization: Bearer $SERVICE" -H 'Content-Type: application/json' -d '{"token":"'"$TOKEN"'","user":"alice"}'; echo
+
+# what became of it
+curl -sS %URL%/v1/tokens/status -H "Authorization: Bearer $SERVICE" -H 'Content-Type: application/json' -d '{"token":"'"$TOKEN"'","user":"alice"}'; echo
+
+`
+
+// welcome prints where the service is and lines that call it.
+func (m madeUp) welcome(w io.Writer, url string, cfg *config.Config) error {
+	now := time.Now()
+	userJWT, err := signJWT(cfg.Auth, jwtClaims{subject: "alice", ttl: 24 * time.Hour}, now)
+	if err != nil {
+		return err
+	}
+	bearer := m.serviceKey
+	if cfg.Origin("auth.service_keys") != config.Default { // the secrets of those are not known
+		claims := jwtClaims{subject: "dev", scope: wire.ScopeIssue + " " + wire.ScopeConsume, ttl: 24 * time.Hour}
+		if bearer, err = signJWT(cfg.Auth, claims, now); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, strings.NewReplacer("%URL%", url, "%JWT%", userJWT, "%BEARER%", bearer).Replace(devWelcome))
+	return err
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"example.com/tokend/config"
+)
+
+func newServe(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API, in production",
+		Long: `Serve the API. A Redis URL, signing keys and a way to authenticate are required; all that
+is missing or wrong is said at once. Flags override environment variables
+(--tokens-max-ttl is TOKEND_TOKENS_MAX_TTL), these the YAML file (tokens.max_ttl).
+tokend config shows what is in force.
+
+Redis may be absent at start: /readyz is 503 until it is there. On SIGTERM and SIGINT
+/readyz is 503 at once, requests are served for shutdown.delay, and those in flight may
+take shutdown.timeout; a second signal ends the program at once.`,
+		Example: `  tokend serve --config tokend.yaml
+  TOKEND_REDIS_URL=redis://localhost:6379 TOKEND_SIGNING_KEYS_FILE=signing.keys TOKEND_AUTH_JWT_SECRET_FILE=jwt.secret tokend serve`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, faults := load(p, cmd, nil)
+			cfg.Require(faults)
+			s, err := start(p, cfg, faults)
+			if err != nil {
+				return err
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	config.Register(cmd.Flags())
+	return cmd
+}
+
+// start puts the service that cfg describes together, or returns all that is wrong with
+// it.
+func start(p *program, cfg *config.Config, faults *config.Faults) (*service, error) {
+	log := newLogger(p.stderr, cfg.Log)
+	redis.SetLogger(redisLog{log})
+	parts := newParts(cfg, faults, log)
+	if err := faults.Err(); err != nil {
+		parts.close()
+		return nil, err
+	}
+	return newService(cfg, parts, log)
+}
