@@ -44,14 +44,14 @@ func newCallers(a config.Auth, faults *config.Faults, log *slog.Logger) *auth.Au
 		}
 		c.ServiceKeys = keys
 	}
-	unread := faults.Has("auth.jwt_secret", "auth.public_key_file", "auth.service_keys")
+	nothingLeft := len(c.Secrets) == 0 && c.PublicKeys == nil && c.JWKSURL == "" && len(c.ServiceKeys) == 0
 	callers, err := auth.New(c)
 	for _, err := range parted(err) {
 		wrong, ok := errors.AsType[*auth.SettingError](err)
 		switch {
 		case !ok:
 			faults.Add("auth.jwt_secret", err.Error())
-		case unread && wrong.Setting == "auth.jwt_secret": // that nothing is set: what is has a fault
+		case nothingLeft && wrong.Setting == "auth.jwt_secret": // is set, and has a fault above
 		default:
 			faults.Add(wrong.Setting, wrong.Rule)
 		}

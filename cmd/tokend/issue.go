@@ -49,7 +49,6 @@ JWT's.`,
 	c.register(cmd)
 	cmd.Flags().StringVar(&user, "user", "", "whom to issue it to")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good for, in whole seconds; the purpose's own where not given")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the token alone")
-	cmd.MarkFlagsMutuallyExclusive("quiet", "json")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the token alone, whatever --json says")
 	return cmd
 }

@@ -26,7 +26,7 @@ func newRedis(c config.Redis, faults *config.Faults) redis.UniversalClient {
 	if c.URL == "" || faults.Has("redis.url", "redis.mode", "redis.password", "redis.timeout", "redis.pool_size") {
 		return nil
 	}
-	opts, err := redisAddress(c)
+	opts, err := redisOptions(c)
 	if err != nil {
 		faults.Add("redis.url", err.Error())
 		return nil
@@ -37,11 +37,20 @@ func newRedis(c config.Redis, faults *config.Faults) redis.UniversalClient {
 			return nil
 		}
 	}
+	return redis.NewUniversalClient(opts)
+}
+
+// redisOptions returns c for go-redis. Its errors are faults of redis.url.
+func redisOptions(c config.Redis) (*redis.UniversalOptions, error) {
+	opts, err := redisAddress(c)
+	if err != nil {
+		return nil, err
+	}
 	if c.Password != "" {
 		opts.Password = c.Password.Reveal()
 	}
 	bound(opts, c)
-	return redis.NewUniversalClient(opts)
+	return opts, nil
 }
 
 // bound sees to it that a command is answered or given up within c.Timeout, whatever
