@@ -32,11 +32,15 @@ type call struct {
 func (s *Server) begin(ec echo.Context, op string) *call {
 	c := &call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
 	c.requestID = requestID(ec.Request().Header)
-	h := ec.Response().Header()
+	setCommon(ec.Response().Header(), c.requestID)
+	return c
+}
+
+// setCommon sets the headers that every answer has.
+func setCommon(h http.Header, requestID string) {
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
-	h[wire.HeaderRequestID] = []string{c.requestID}
-	return c
+	h[wire.HeaderRequestID] = []string{requestID}
 }
 
 // end answers a panic, then counts and logs the outcome. It is deferred.

@@ -29,7 +29,7 @@ type Callers interface {
 	Authenticate(ctx context.Context, authorization []string) (auth.Identity, error)
 }
 
-// Options are a Server's. All but the last three are required.
+// Options are a Server's. All in the first group are required.
 type Options struct {
 	Tokens  Tokens
 	Callers Callers
@@ -40,6 +40,8 @@ type Options struct {
 	Outcomes  Outcomes
 	LogUser   LogUser
 	BodyBytes int64 // the largest body; 65536 where 0
+
+	CORSOrigins []string // whose pages may call, as browsers send them; none where empty
 }
 
 // Server answers the API's calls. It is safe for concurrent use.
@@ -66,11 +68,16 @@ func New(opts Options) *Server {
 		s.echo.Add(method, wire.PathLivez, s.livez)
 		s.echo.Add(method, wire.PathReadyz, s.readyz)
 	}
+	s.describe()
+	s.allowOrigins(opts.CORSOrigins)
 	return s
 }
 
 // ServeHTTP serves the public listener.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	stamp(w, r)
+	s.echo.ServeHTTP(w, r)
+}
 
 // Drain makes /readyz answer 503 from now on; everything else is served as before.
 func (s *Server) Drain() { s.draining.Store(true) }
