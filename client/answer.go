@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,30 +22,32 @@ type answer struct {
 	body       []byte
 }
 
-// judge tells what a is: a success that accept took (nil, nil), a refusal, or none of
-// tokend's answers. The problem's next decides, and not the status.
-func (a *answer) judge(e endpoint, accept func([]byte) bool) (*Refusal, *miss) {
+// judge tells what a is: a success that take took (nil, nil), a refusal, or none of
+// tokend's answers.
+func (a *answer) judge(e endpoint, take func(*answer) *miss) (*Refusal, *miss) {
 	if a.status == e.success {
-		if a.mediaType == wire.TypeJSON && accept(a.body) {
-			return nil, nil
+		if a.mediaType != wire.TypeJSON {
+			return nil, a.unreadable(e)
 		}
-		// Not even the decoder's error is passed on: it may quote what it read.
-		return nil, a.miss(fmt.Errorf("the answer to %s cannot be read (HTTP %d)", e.op, a.status))
+		return nil, take(a)
 	}
 	p, ok := a.problem()
 	if !ok {
 		return nil, a.miss(fmt.Errorf("not tokend's answer (HTTP %d, content type %.64q)", a.status, a.mediaType))
 	}
-	if p.RequestID != "" {
-		a.requestID = p.RequestID
-	}
-	if a.retryAfter == 0 {
-		a.retryAfter = seconds(uint64(max(p.RetryAfter, 0)))
-	}
+	return a.weigh(p)
+}
+
+// weigh tells what p is, which is a or an item of it: a refusal, or the lack of an
+// answer. Its next decides, and not its status.
+func (a *answer) weigh(p *wire.Problem) (*Refusal, *miss) {
+	requestID := cmp.Or(p.RequestID, a.requestID)
+	retryAfter := cmp.Or(a.retryAfter, seconds(uint64(max(p.RetryAfter, 0))))
 	if isFault(p) {
-		m := a.miss(problemError(p))
-		m.code, m.final = p.Code, p.Next != wire.NextRetry
-		return nil, m
+		return nil, &miss{
+			err: problemError(p), sent: true, code: p.Code, final: p.Next != wire.NextRetry,
+			retryAfter: retryAfter, requestID: requestID,
+		}
 	}
 	return &Refusal{
 		Code:       p.Code,
@@ -57,8 +60,8 @@ func (a *answer) judge(e endpoint, accept func([]byte) bool) (*Refusal, *miss) {
 		UsedAt:     p.UsedAt.Time(),
 		UsedBy:     p.UsedBy,
 		RevokedAt:  p.RevokedAt.Time(),
-		RetryAfter: a.retryAfter,
-		RequestID:  a.requestID,
+		RetryAfter: retryAfter,
+		RequestID:  requestID,
 	}, nil
 }
 
@@ -94,6 +97,12 @@ func problemError(p *wire.Problem) error {
 		return errors.New(string(p.Code))
 	}
 	return fmt.Errorf("%s: %s", p.Code, p.Detail)
+}
+
+// unreadable returns the try that a, a success by its status, does not answer. Not even
+// the decoder's error is passed on: it may quote what it read.
+func (a *answer) unreadable(e endpoint) *miss {
+	return a.miss(fmt.Errorf("the answer to %s cannot be read (HTTP %d)", e.op, a.status))
 }
 
 // miss returns the try that a is no answer to. Whoever it was that spoke, the request

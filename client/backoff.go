@@ -10,6 +10,11 @@ const (
 	backoffCap  = 2 * time.Second
 )
 
+// backOff is how long is waited after the n-th try where no [Backoff] says otherwise.
+func backOff(n int, retryAfter time.Duration) time.Duration {
+	return retryAfter + fullJitter(backoff(n))
+}
+
 // backoff returns the most that is waited after the n-th try, the first being 1.
 func backoff(n int) time.Duration {
 	d := backoffBase

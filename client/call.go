@@ -19,27 +19,49 @@ type endpoint struct {
 	once    bool // what a try changes can turn a later try into a refusal
 }
 
+// exchange is what one logical call says, and what it makes of what it hears.
+type exchange interface {
+	// request returns what the next try sends, to be encoded as JSON.
+	request() any
+	// take reads a success. A miss says that it is none, or that it leaves something
+	// open, which the next try asks for. sofar is what the tries before this one came
+	// to; only its Tries counts this one in.
+	take(a *answer, sofar Fault) *miss
+}
+
 // call makes one logical call: the same body in each try, until one is answered. ok
-// tells an answer from other JSON with the right status; each try's is decoded anew.
+// tells an answer from other JSON with the right status.
 func call[A any](ctx context.Context, c *Client, e endpoint, req any, ok func(*A) bool) (*A, error) {
-	body, err := json.Marshal(req)
-	if err != nil {
-		return nil, &Fault{Op: e.op, Err: err}
-	}
-	var answer *A
-	err = c.run(ctx, e, body, func(b []byte) bool {
-		answer = new(A)
-		return json.Unmarshal(b, answer) == nil && ok(answer)
-	})
-	if err != nil {
+	x := &single[A]{endpoint: e, req: req, ok: ok}
+	if err := c.run(ctx, e, x); err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return x.got, nil
+}
+
+// single is the exchange of all calls but those whose items are answered one by one.
+type single[A any] struct {
+	endpoint endpoint
+	req      any
+	ok       func(*A) bool
+	got      *A
+}
+
+func (x *single[A]) request() any { return x.req }
+
+// take decodes each try's answer anew: what one that cannot be used held must not show
+// in the next.
+func (x *single[A]) take(a *answer, _ Fault) *miss {
+	x.got = new(A)
+	if json.Unmarshal(a.body, x.got) != nil || !x.ok(x.got) {
+		return a.unreadable(x.endpoint)
+	}
+	return nil
 }
 
 // run makes tries until one is answered or no other is due. Its error is a *Refusal
 // or a *Fault.
-func (c *Client) run(ctx context.Context, e endpoint, body []byte, accept func([]byte) bool) error {
+func (c *Client) run(ctx context.Context, e endpoint, x exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
 
@@ -59,11 +81,16 @@ func (c *Client) run(ctx context.Context, e endpoint, body []byte, accept func([
 		if unknown != nil && bearer == rejected {
 			return fault.orRefusal(e, unknown)
 		}
+		body, err := json.Marshal(x.request())
+		if err != nil {
+			fault.Err = err
+			return fault
+		}
 		fault.Tries++
-		no, miss := c.try(ctx, e, body, bearer, accept)
+		no, m := c.try(ctx, e, body, bearer, func(a *answer) *miss { return x.take(a, *fault) })
 		switch {
-		case miss != nil:
-			fault.add(e, miss)
+		case m != nil:
+			fault.add(e, m)
 		case no == nil:
 			return nil
 		case no.Code == wire.CodeUnauthenticated && unknown == nil:
@@ -76,9 +103,9 @@ func (c *Client) run(ctx context.Context, e endpoint, body []byte, accept func([
 		if ctx.Err() != nil {
 			return fault.ended(ctx)
 		}
-		wait := miss.retryAfter + c.jitter(backoff(fault.Tries))
+		wait := c.wait(fault.Tries, m.retryAfter)
 		deadline, _ := ctx.Deadline()
-		if miss.final || fault.Tries >= limit || time.Until(deadline) <= wait {
+		if m.final || fault.Tries >= limit || time.Until(deadline) <= wait {
 			return fault
 		}
 		select {

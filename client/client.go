@@ -21,7 +21,7 @@ type Client struct {
 	tryTimeout time.Duration
 	maxTries   int
 	budget     time.Duration
-	jitter     func(limit time.Duration) time.Duration // in [0, limit]
+	wait       func(tries int, retryAfter time.Duration) time.Duration
 }
 
 // New returns a Client of the tokend at rawURL, which is http or https, a host, and
@@ -38,7 +38,7 @@ func New(rawURL string, credential Credential, opts ...Option) (*Client, error) 
 		tryTimeout: 3 * time.Second,
 		maxTries:   5,
 		budget:     10 * time.Second,
-		jitter:     fullJitter,
+		wait:       backOff,
 	}
 	errs := []error{errURL, credential.check()}
 	for _, o := range opts {
@@ -91,9 +91,24 @@ func (c *Client) Consume(ctx context.Context, user, token string, opts ...Consum
 	return c.Purpose(defaultPurpose).Consume(ctx, user, token, opts...)
 }
 
+// IssueBatch is [Purpose.IssueBatch] for the purpose "default".
+func (c *Client) IssueBatch(ctx context.Context, user string, n int, opts ...IssueOption) ([]Token, error) {
+	return c.Purpose(defaultPurpose).IssueBatch(ctx, user, n, opts...)
+}
+
+// ConsumeBatch is [Purpose.ConsumeBatch] for the purpose "default".
+func (c *Client) ConsumeBatch(ctx context.Context, items []Item) ([]Outcome, error) {
+	return c.Purpose(defaultPurpose).ConsumeBatch(ctx, items)
+}
+
 // Status is [Purpose.Status] for the purpose "default".
 func (c *Client) Status(ctx context.Context, user, token string) (Status, error) {
 	return c.Purpose(defaultPurpose).Status(ctx, user, token)
+}
+
+// Revoke is [Purpose.Revoke] for the purpose "default".
+func (c *Client) Revoke(ctx context.Context, user, token string) (Revoked, error) {
+	return c.Purpose(defaultPurpose).Revoke(ctx, user, token)
 }
 
 // CloseIdleConnections closes the connections that no call is using. The Client stays

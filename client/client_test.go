@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"example.com/tokend/httpapi/wire"
 )
@@ -61,11 +60,11 @@ func TestNewURL(t *testing.T) {
 
 func TestNewNamesAllThatIsWrong(t *testing.T) {
 	_, err := New("ftp://x", ServiceKey("a\nb"),
-		HTTPClient(nil), TryTimeout(0), MaxTries(0), Budget(-1), UserAgent("a\r\nb"))
+		HTTPClient(nil), TryTimeout(0), MaxTries(0), Budget(-1), Backoff(nil), UserAgent("a\r\nb"))
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"URL", "credential", "HTTPClient", "TryTimeout", "MaxTries", "Budget", "UserAgent"} {
+	for _, want := range []string{"URL", "credential", "HTTPClient", "TryTimeout", "MaxTries", "Budget", "Backoff", "UserAgent"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}
@@ -132,7 +131,7 @@ func newServer(t *testing.T, h http.HandlerFunc) (*Client, *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.jitter = func(time.Duration) time.Duration { return 0 }
+	c.wait = noWait
 	t.Cleanup(c.CloseIdleConnections)
 	return c, &conns
 }
@@ -246,7 +245,7 @@ func TestGoAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.jitter = func(time.Duration) time.Duration { return 0 }
+	c.wait = noWait
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

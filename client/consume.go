@@ -71,19 +71,26 @@ func (p Purpose) Consume(ctx context.Context, user, token string, opts ...Consum
 		Digest:  params.digest,
 		Attempt: params.attempt,
 	}
-	got, err := call(ctx, p.client, consumeCall, req, func(a *wire.ConsumeResponse) bool {
-		return a.Outcome == wire.OutcomeConsumed && a.Ref != "" && !a.UsedAt.IsZero() &&
-			a.Purpose == p.name && a.User == user
-	})
+	got, err := call(ctx, p.client, consumeCall, req, func(a *wire.ConsumeResponse) bool { return grants(a, &req) })
 	if err != nil {
 		return Consumed{}, err
 	}
+	return consumed(got), nil
+}
+
+// grants tells whether a answers req, and not some other call.
+func grants(a *wire.ConsumeResponse, req *wire.ConsumeRequest) bool {
+	return a.Outcome == wire.OutcomeConsumed && a.Ref != "" && !a.UsedAt.IsZero() &&
+		a.Purpose == *req.Purpose && req.User != nil && a.User == *req.User
+}
+
+func consumed(a *wire.ConsumeResponse) Consumed {
 	return Consumed{
-		Ref:      got.Ref,
-		User:     got.User,
-		Purpose:  got.Purpose,
-		UsedAt:   got.UsedAt.Time(),
-		Replayed: got.Replayed,
-		Takeover: got.Takeover,
-	}, nil
+		Ref:      a.Ref,
+		User:     a.User,
+		Purpose:  a.Purpose,
+		UsedAt:   a.UsedAt.Time(),
+		Replayed: a.Replayed,
+		Takeover: a.Takeover,
+	}
 }

@@ -45,6 +45,9 @@
 // Where a refusal could be the echo of the call's own earlier try, as it could from a
 // tokend in delete mode, the call ends with a Fault that says MaybeDone.
 //
+// A batch is one call: its tries, too, ask only for what has no answer yet. Each of its
+// items is consumed or refused, or ends in a Fault, by itself.
+//
 // # What is not done
 //
 // The package keeps no state between calls, caches nothing and logs nothing. No error

@@ -8,7 +8,7 @@ import (
 
 // Fault is the lack of an answer: no try of a call came to one.
 type Fault struct {
-	Op string // "issue", "consume" or "status"
+	Op string // as in tokend's log: "issue", "consume", "consume_batch" …
 	// MaybeDone says that a try may have reached Redis and changed something. It is
 	// false only where nothing can have been done: in no try was any of the request's
 	// body sent, or the call never changes anything.

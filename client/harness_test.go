@@ -56,6 +56,9 @@ type tryMade struct {
 	body   string
 }
 
+// noWait is a [Backoff].
+func noWait(int, time.Duration) time.Duration { return 0 }
+
 // inBubble runs f with a fake tokend and a client of it. Jitter is always what it can
 // be at most. Steps that were not taken, and tries beyond them, fail the test.
 func inBubble(t *testing.T, steps []step, f func(*testing.T, *Client, *fake), opts ...Option) {
@@ -76,12 +79,12 @@ func inBubbleAs(t *testing.T, cr Credential, steps []step, f func(*testing.T, *C
 		transport := &http.Transport{DialContext: fk.dial}
 		defer transport.CloseIdleConnections()
 
-		opts = append([]Option{HTTPClient(&http.Client{Transport: transport})}, opts...)
+		most := func(n int, retryAfter time.Duration) time.Duration { return retryAfter + backoff(n) }
+		opts = append([]Option{HTTPClient(&http.Client{Transport: transport}), Backoff(most)}, opts...)
 		c, err := New("http://tokend.test/base/", cr, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.jitter = func(limit time.Duration) time.Duration { return limit }
 		f(t, c, fk)
 		if got := len(fk.made()); got != len(steps) {
 			t.Errorf("%d tries, want %d", got, len(steps))

@@ -46,6 +46,40 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+func TestStatusByRef(t *testing.T) {
+	gone := map[string]any{"state": "gone", "issued_at": nil, "expires_at": nil}
+	tests := []struct {
+		name   string
+		change map[string]any
+		want   Status
+	}{
+		{"issued", nil, Status{State: StateIssued, Ref: testRef, IssuedAt: issuedAt, ExpiresAt: expiresAt}},
+		{"gone", gone, Status{State: StateGone, Ref: testRef}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, []step{dropped, grantedWith(tt.change)}, func(t *testing.T, c *Client, f *fake) {
+				got, err := c.StatusByRef(t.Context(), testUser, testRef)
+				if err != nil || got != tt.want {
+					t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
+				}
+				if got, want := f.made()[1].body, `{"ref":"`+testRef+`","user":"alice"}`; got != want {
+					t.Errorf("sent %s, want %s", got, want)
+				}
+			})
+		})
+	}
+	// A token by its text always has an expiry.
+	inBubble(t, []step{grantedWith(gone)}, func(t *testing.T, c *Client, f *fake) {
+		_, err := c.Status(t.Context(), testUser, testToken)
+		wantFault(t, err, Fault{Op: "status", Tries: 1})
+	}, MaxTries(1))
+	inBubble(t, []step{grantedWith(map[string]any{"ref": "t_"})}, func(t *testing.T, c *Client, f *fake) {
+		_, err := c.StatusByRef(t.Context(), testUser, testRef)
+		wantFault(t, err, Fault{Op: "status", Tries: 1})
+	}, MaxTries(1))
+}
+
 func TestStatusAnswerIsChecked(t *testing.T) {
 	for _, change := range []map[string]any{{"state": nil}, {"state": 1}, {"ref": nil}, {"expires_at": nil}} {
 		inBubble(t, []step{grantedWith(change)}, func(t *testing.T, c *Client, f *fake) {

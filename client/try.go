@@ -25,8 +25,8 @@ type miss struct {
 	requestID  string
 }
 
-// try sends the request once. With neither a Refusal nor a miss accept took the answer.
-func (c *Client) try(ctx context.Context, e endpoint, body []byte, bearer string, accept func([]byte) bool) (*Refusal, *miss) {
+// try sends the request once. With neither a Refusal nor a miss take took the answer.
+func (c *Client) try(ctx context.Context, e endpoint, body []byte, bearer string, take func(*answer) *miss) (*Refusal, *miss) {
 	ctx, cancel := context.WithTimeout(ctx, c.tryTimeout)
 	defer cancel()
 
@@ -61,5 +61,5 @@ func (c *Client) try(ctx context.Context, e endpoint, body []byte, bearer string
 	case len(head.body) > maxAnswer:
 		return nil, head.miss(errors.New("the answer is too long"))
 	}
-	return head.judge(e, accept)
+	return head.judge(e, take)
 }
