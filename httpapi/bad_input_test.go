@@ -17,6 +17,8 @@ var endpoints = []struct {
 	{wire.PathTokens, func(string) string { return `{"user":"alice"}` }},
 	{wire.PathConsume, func(tok string) string { return body("token", tok, "user", "alice") }},
 	{wire.PathStatus, func(tok string) string { return body("token", tok, "user", "alice") }},
+	{wire.PathRevoke, func(tok string) string { return body("token", tok, "user", "alice") }},
+	{wire.PathBatch, func(string) string { return `{"user":"alice","count":1}` }},
 }
 
 // TestStrictJSON sends every kind of body that is not the one expected to every call.
@@ -68,7 +70,7 @@ func TestStrictJSON(t *testing.T) {
 		for _, user := range []string{"", strings.Repeat("u", 257), "a\nb", "a\u0085b", "\x00", "\x7f"} {
 			t.Run(fmt.Sprintf("%s/user %.10q", e.path, user), func(t *testing.T) {
 				a := h.do(request{path: e.path, body: body("token", tok.Token, "user", user)})
-				if e.path == wire.PathTokens {
+				if e.path == wire.PathTokens || e.path == wire.PathBatch {
 					a = h.do(request{path: e.path, body: body("user", user)})
 				}
 				if a.Code != wire.CodeInvalidRequest || a.Field != "user" || strings.Contains(a.Detail, "\n") {
@@ -109,6 +111,31 @@ func TestMembers(t *testing.T) {
 		{wire.PathConsume, body("token", tok.Token, "user", "alice", "digest", strings.Repeat("d", 129)), "digest"},
 		{wire.PathConsume, body("token", tok.Token, "user", "alice", "ttl", 1), "ttl"},
 		{wire.PathStatus, `{}`, "token"},
+		{wire.PathStatus, body("ref", tok.Ref), "user"},
+		{wire.PathStatus, body("ref", "x", "user", "alice"), "ref"},
+		{wire.PathStatus, body("ref", strings.ToUpper(tok.Ref), "user", "alice"), "ref"},
+		{wire.PathStatus, body("ref", tok.Ref, "token", tok.Token, "user", "alice"), "ref"},
+		{wire.PathStatus, body("ref", tok.Ref, "purpose", "default", "user", "alice"), "purpose"},
+		{wire.PathRevoke, body("ref", "", "user", "alice"), "ref"},
+		{wire.PathBatch, `{"user":"a"}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":0}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":101}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":-1}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":1.5}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":"1"}`, "count"},
+		{wire.PathBatch, `{"user":"a","count":1,"ttl":0}`, "ttl"},
+		{wire.PathConsumeBatch, `{}`, "items"},
+		{wire.PathConsumeBatch, `{"items":[]}`, "items"},
+		{wire.PathConsumeBatch, `{"items":{}}`, "items"},
+		{wire.PathConsumeBatch, `{"items":null}`, "items"},
+		{wire.PathConsumeBatch, `{"items":[` + strings.Repeat(`{},`, 100) + `{}]}`, "items"},
+		{wire.PathConsumeBatch, `{"items":[{"token":"x","user":"a"},{"nope":1}]}`, "items[1].nope"},
+		{wire.PathConsumeBatch, `{"items":[{"token":"x","token":"y"}]}`, "items[0].token"},
+		{wire.PathConsumeBatch, `{"items":[{"token":7}]}`, "items[0].token"},
+		{wire.PathConsumeBatch, `{"items":[{"token":null}]}`, "items[0].token"},
+		{wire.PathConsumeBatch, `{"items":["x"]}`, "items[0]"},
+		{wire.PathConsumeBatch, `{"items":[null]}`, "items[0]"},
+		{wire.PathConsumeBatch, `{"items":[{}],"more":1}`, "more"},
 	}
 	for _, tt := range tests {
 		a := h.do(request{path: tt.path, body: tt.body})
@@ -178,8 +205,8 @@ func TestBodyLimit(t *testing.T) {
 			if a := h.do(request{path: e.path, body: fits + strings.Repeat(" ", 1<<20), chunk: chunk}); a.Code != wire.CodeBodyTooLarge {
 				t.Errorf("%s, chunked %v, a MiB too long: %s", e.path, chunk, a.body)
 			}
-			if e.path == wire.PathConsume {
-				continue // it would consume
+			if e.path == wire.PathConsume || e.path == wire.PathRevoke {
+				continue // it would change the token
 			}
 			if a := h.do(request{path: e.path, body: fits, chunk: chunk}); a.status >= 300 {
 				t.Errorf("%s, chunked %v, as long as may be: %s", e.path, chunk, a.body)

@@ -25,8 +25,9 @@ type call struct {
 	requestID string
 	caller    auth.Identity
 	outcome   outcome
-	status    int // of the answer; 0 until there is one
-	success   int // the status of a success
+	items     []outcome // a batch's, each of which is an outcome of its own; then outcome is none
+	status    int       // of the answer; 0 until there is one
+	success   int       // the status of a success
 }
 
 func (s *Server) begin(ec echo.Context, op string) *call {
@@ -53,7 +54,20 @@ func (c *call) end() {
 	}
 	took := time.Since(c.began)
 	c.srv.opts.Metrics.request(c, took)
-	c.srv.log(c, took)
+	for _, o := range c.outcomes() {
+		c.srv.opts.Metrics.outcome(c.op, &o)
+		c.srv.log(c, &o, took)
+	}
+}
+
+// outcomes returns what is to be counted and logged: a batch's items, unless the batch was
+// refused whole.
+func (c *call) outcomes() []outcome {
+	if c.status < http.StatusBadRequest && c.items != nil {
+		return c.items
+	}
+	c.outcome.status = c.status
+	return []outcome{c.outcome}
 }
 
 // ctx returns the request's context: it ends when the caller hangs up.

@@ -31,12 +31,15 @@ func optional[T any](value *string, parse func(string) (T, error)) (T, error) {
 
 // ownUser reads whom a call is about: a service names its user, a user is its own.
 func (c *call) ownUser(value *string) (token.User, error) {
+	user, err := c.callersUser(value)
+	c.outcome.user = user
+	return user, err
+}
+
+func (c *call) callersUser(value *string) (token.User, error) {
 	if !c.caller.IsUser() {
-		user, err := required("user", value, token.ParseUser)
-		c.outcome.user = user
-		return user, err
+		return required("user", value, token.ParseUser)
 	}
-	c.outcome.user = c.caller.User
 	user, err := optional(value, token.ParseUser)
 	if err == nil && value != nil && user != c.caller.User {
 		err = &problemError{code: wire.CodeForbidden, detail: "a user may name no other user than its own", field: "user"}
@@ -45,46 +48,50 @@ func (c *call) ownUser(value *string) (token.User, error) {
 }
 
 func (c *call) purpose(value *string) (token.Purpose, error) {
-	p := token.DefaultPurpose
-	if value != nil {
-		var err error
-		if p, err = token.ParsePurpose(*value); err != nil {
-			return "", err
-		}
-	}
+	p, err := purposeOf(value)
 	c.outcome.purpose = p
-	return p, nil
+	return p, err
+}
+
+func purposeOf(value *string) (token.Purpose, error) {
+	if value == nil {
+		return token.DefaultPurpose, nil
+	}
+	return token.ParsePurpose(*value)
 }
 
 // attempt reads the attempt, or makes one up: that makes the server's own re-sends safe.
-func (c *call) attempt(value *string) (a token.Attempt, err error) {
+// It is noted in o.
+func attempt(o *outcome, value *string) (a token.Attempt, err error) {
 	if value == nil {
 		a = token.NewAttempt()
 	} else if a, err = token.ParseAttempt(*value); err != nil {
 		return "", err
 	}
-	c.outcome.attempt = a
+	o.attempt = a
 	return a, nil
 }
 
-// use reads which token a call is about, and whom and what it must be good for.
-func (c *call) use(text, user, purpose *string) (use token.Use, err error) {
+// use reads which token a call is about, and whom and what it must be good for. They are
+// noted in o.
+func (c *call) use(o *outcome, text, user, purpose *string) (use token.Use, err error) {
 	if use.Text, err = required("token", text, func(s string) (string, error) { return s, nil }); err != nil {
 		return use, err
 	}
-	if use.User, err = c.ownUser(user); err != nil {
+	if use.User, err = c.callersUser(user); err != nil {
 		return use, err
 	}
-	use.Purpose, err = c.purpose(purpose)
+	use.Purpose, err = purposeOf(purpose)
+	o.user, o.purpose = use.User, use.Purpose
 	return use, err
 }
 
-// open opens the token of use.
-func (c *call) open(use token.Use) (*token.Token, error) {
+// open opens the token of use, and notes it in o.
+func (c *call) open(o *outcome, use token.Use) (*token.Token, error) {
 	t, err := c.srv.opts.Tokens.Open(use)
 	if t != nil {
 		c.srv.opts.Metrics.keyUsed(t.KeyID)
-		c.outcome.ref, c.outcome.expiresAt = string(t.Ref()), t.ExpiresAt
+		o.ref, o.expiresAt = string(t.Ref()), t.ExpiresAt
 	}
 	return t, err
 }

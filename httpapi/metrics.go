@@ -76,9 +76,12 @@ func (m *Metrics) ObserveRedis(op string, took time.Duration) {
 }
 
 func (m *Metrics) request(c *call, took time.Duration) {
-	m.outcomes.inc(c.op, c.outcome.code, c.outcome.reason)
 	m.requests.WithLabelValues(c.op, statusText(c.status)).Observe(took.Seconds())
-	if c.outcome.takeover {
+}
+
+func (m *Metrics) outcome(op string, o *outcome) {
+	m.outcomes.inc(op, o.code, o.reason)
+	if o.takeover {
 		m.takeovers.Inc()
 	}
 }

@@ -60,6 +60,7 @@ func ParseLogUser(s string) (LogUser, error) {
 // outcome is what came of a call: what its log line and metrics say.
 type outcome struct {
 	code      string // a problem's code, or what the success is called
+	status    int
 	next      wire.Next
 	fault     bool
 	reason    string // of token_invalid
@@ -76,7 +77,7 @@ type outcome struct {
 // refused takes p, which answers err.
 func (o *outcome) refused(p *wire.Problem, err error) {
 	kind, _ := wire.KindOf(p.Code)
-	o.code, o.next, o.fault = string(p.Code), p.Next, kind.Fault
+	o.code, o.status, o.next, o.fault = string(p.Code), p.Status, p.Next, kind.Fault
 	o.usedBy = p.UsedBy
 	if p.Ref != "" {
 		o.ref, o.expiresAt = p.Ref, p.ExpiresAt.Time()
@@ -94,9 +95,8 @@ func (o *outcome) refused(p *wire.Problem, err error) {
 	}
 }
 
-// log writes c's outcome line.
-func (s *Server) log(c *call, took time.Duration) {
-	o := &c.outcome
+// log writes the line of o, an outcome of c.
+func (s *Server) log(c *call, o *outcome, took time.Duration) {
 	refused := o.next != ""
 	if !o.fault && (s.opts.Outcomes == LogNone || s.opts.Outcomes == LogRefusals && !refused) {
 		return
@@ -122,7 +122,7 @@ func (s *Server) log(c *call, took time.Duration) {
 		slog.String("op", c.op),
 		slog.String("code", o.code),
 		slog.String("next", string(o.next)),
-		slog.Int("status", c.status),
+		slog.Int("status", o.status),
 		slog.String("request_id", c.requestID),
 		slog.String("trace_id", traceID(c.echo.Request().Header)),
 		slog.String("caller", caller),

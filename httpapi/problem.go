@@ -76,7 +76,10 @@ func problemOf(err error) *wire.Problem {
 		p.Field = e.Field
 		return p
 	}
-	if _, ok := errors.AsType[*token.Fault](err); ok {
+	if f, ok := errors.AsType[*token.Fault](err); ok {
+		if f.Unknown {
+			return newProblem(wire.CodeOutcomeUnknown, "the store's answer was lost: the token may have been used by this call; look for the business record")
+		}
 		p := newProblem(wire.CodeStoreUnavailable, "the store cannot be asked at the moment: send the same request, with the same attempt, again")
 		p.RetryAfter = retrySoon
 		return p

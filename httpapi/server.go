@@ -16,9 +16,12 @@ import (
 // Tokens is what the API asks of the token service.
 type Tokens interface {
 	Issue(context.Context, token.IssueRequest) (token.IssuedToken, error)
+	IssueBatch(ctx context.Context, req token.IssueRequest, n int) ([]token.IssuedToken, error)
 	Open(token.Use) (*token.Token, error)
-	Consume(context.Context, token.User, *token.Token, token.Attempt, token.Digest) (token.Consumed, error)
-	Status(context.Context, token.User, *token.Token) (token.Status, error)
+	Consume(context.Context, token.Consumption) (token.Consumed, error)
+	ConsumeBatch(context.Context, []token.Consumption) ([]token.Consumed, []error)
+	Status(context.Context, token.Subject) (token.Status, error)
+	Revoke(context.Context, token.Subject) (token.Status, error)
 }
 
 var _ Tokens = (*token.Service)(nil)
@@ -62,8 +65,11 @@ func New(opts Options) *Server {
 	s.echo.IPExtractor = echo.ExtractIPDirect() // the default trusts X-Forwarded-For from anyone
 
 	s.echo.POST(wire.PathTokens, handle(s, opIssue, issuers, s.issue))
+	s.echo.POST(wire.PathBatch, handle(s, opIssueBatch, issuers, s.issueBatch))
 	s.echo.POST(wire.PathConsume, handle(s, opConsume, consumers, s.consume))
+	s.echo.POST(wire.PathConsumeBatch, handle(s, opConsumeBatch, consumers, s.consumeBatch))
 	s.echo.POST(wire.PathStatus, handle(s, opStatus, readers, s.status))
+	s.echo.POST(wire.PathRevoke, handle(s, opRevoke, readers, s.revoke))
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		s.echo.Add(method, wire.PathLivez, s.livez)
 		s.echo.Add(method, wire.PathReadyz, s.readyz)
@@ -92,10 +98,13 @@ func (s *Server) unrouted(err error, ec echo.Context) {
 
 // The calls, as they are named in log lines and metrics.
 const (
-	opIssue   = "issue"
-	opConsume = "consume"
-	opStatus  = "status"
-	opNone    = "none" // no route
+	opIssue        = "issue"
+	opIssueBatch   = "issue_batch"
+	opConsume      = "consume"
+	opConsumeBatch = "consume_batch"
+	opStatus       = "status"
+	opRevoke       = "revoke"
+	opNone         = "none" // no route
 )
 
 // handle returns the one path that every call takes: who is calling, whether admit lets

@@ -2,26 +2,75 @@ package httpapi
 
 import (
 	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/token"
 )
 
 // status handles POST /v1/tokens/status.
 func (s *Server) status(c *call, req *wire.StatusRequest) (wire.StatusResponse, error) {
-	use, err := c.use(req.Token, req.User, req.Purpose)
+	sub, err := c.subject(req)
 	if err != nil {
 		return wire.StatusResponse{}, err
 	}
-	t, err := c.open(use)
+	got, err := s.opts.Tokens.Status(c.ctx(), sub)
 	if err != nil {
 		return wire.StatusResponse{}, err
 	}
-	got, err := s.opts.Tokens.Status(c.ctx(), use.User, t)
-	if err != nil {
-		return wire.StatusResponse{}, err
-	}
-	c.outcome.code, c.outcome.usedBy = string(got.State), got.UsedBy
+	c.outcome.found(got)
 	return wire.StatusResponse{
-		State: string(got.State), Ref: string(t.Ref()), ExpiresAt: wire.TimeOf(got.ExpiresAt),
+		State: string(got.State), Ref: string(sub.ID.Ref()), ExpiresAt: wire.TimeOf(got.ExpiresAt),
 		IssuedAt: wire.TimeOf(got.IssuedAt), UsedAt: wire.TimeOf(got.UsedAt), UsedBy: got.UsedBy,
 		RevokedAt: wire.TimeOf(got.RevokedAt),
 	}, nil
+}
+
+// revoke handles POST /v1/tokens/revoke.
+func (s *Server) revoke(c *call, req *wire.StatusRequest) (wire.RevokeResponse, error) {
+	sub, err := c.subject(req)
+	if err != nil {
+		return wire.RevokeResponse{}, err
+	}
+	got, err := s.opts.Tokens.Revoke(c.ctx(), sub)
+	if err != nil {
+		return wire.RevokeResponse{}, err
+	}
+	c.outcome.found(got)
+	return wire.RevokeResponse{State: string(got.State), Ref: string(sub.ID.Ref())}, nil
+}
+
+// found notes the state that a token was found in.
+func (o *outcome) found(got token.Status) {
+	o.code, o.usedBy, o.expiresAt = string(got.State), got.UsedBy, got.ExpiresAt
+}
+
+// subject reads which token is asked about: by its text, or, from a service, by its ref.
+func (c *call) subject(req *wire.StatusRequest) (token.Subject, error) {
+	if req.Ref != nil {
+		return c.byRef(req)
+	}
+	use, err := c.use(&c.outcome, req.Token, req.User, req.Purpose)
+	if err != nil {
+		return token.Subject{}, err
+	}
+	t, err := c.open(&c.outcome, use)
+	if err != nil {
+		return token.Subject{}, err
+	}
+	return token.Subject{User: use.User, ID: t.ID, Token: t}, nil
+}
+
+func (c *call) byRef(req *wire.StatusRequest) (sub token.Subject, err error) {
+	switch {
+	case c.caller.IsUser():
+		return sub, &problemError{code: wire.CodeForbidden, detail: "only a service with the scope " + wire.ScopeConsume + " may name a token by its ref", field: "ref"}
+	case req.Token != nil:
+		return sub, &token.InvalidError{Field: "ref", Rule: "must not stand beside token: name the token once"}
+	case req.Purpose != nil:
+		return sub, &token.InvalidError{Field: "purpose", Rule: "must not stand beside ref, which does not tell it"}
+	}
+	if sub.ID, err = token.ParseRef(*req.Ref); err != nil {
+		return sub, err
+	}
+	c.outcome.ref = *req.Ref
+	sub.User, err = c.ownUser(req.User)
+	return sub, err
 }

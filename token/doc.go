@@ -9,7 +9,7 @@
 //	t, err := svc.Issue(ctx, token.IssueRequest{User: "alice", Purpose: "order.create"})
 //	…
 //	opened, err := svc.Open(token.Use{Text: t.Text, User: "alice", Purpose: "order.create"})
-//	got, err := svc.Consume(ctx, "alice", opened, token.NewAttempt(), "")
+//	got, err := svc.Consume(ctx, token.Consumption{User: "alice", Token: opened, Attempt: token.NewAttempt()})
 //
 // An error is a *[Refusal] (an answer: errors.Is tells the [Reason]), an
 // *[InvalidError] (a value breaks the rule for its field) or a *[Fault] (no answer).

@@ -23,7 +23,7 @@ var (
 	ErrLost            = &Reason{"token: unexpired, but the store has no record of it"}
 	ErrGone            = &Reason{"token: used or expired, and the store has no record of it"}
 	ErrRevoked         = &Reason{"token: revoked"}
-	ErrModeUnsupported = &Reason{"token: not possible in delete mode"}
+	ErrModeUnsupported = &Reason{"token: not possible for a token of delete mode"}
 	ErrRateLimited     = &Reason{"token: the user's issue rate is exceeded"}
 )
 
@@ -57,11 +57,14 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Reason }
 
-// Fault is the lack of an answer: the store could not be asked, or did not reply.
+// Fault is the lack of an answer: the store could not be asked, or did not reply. Sending
+// the same call again, with the same attempt, is safe and tells, unless Unknown is set.
 type Fault struct {
-	Op        string // the call: "issue", "consume" …
-	MaybeDone bool   // the change may have reached the store all the same
-	Err       error  // the cause, for logs; never for the wire
+	Op string // the call: "issue", "consume" …
+	// Unknown says that the change may have been made, and that asking again cannot
+	// tell whether it was: delete mode's consume, whose reply was lost.
+	Unknown bool
+	Err     error // the cause, for logs; never for the wire
 }
 
 func (f *Fault) Error() string { return "token: " + f.Op + ": store: " + f.Err.Error() }

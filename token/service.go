@@ -13,20 +13,27 @@ import (
 // Each method answers with a value, with a *[Refusal], or, where the store could not
 // be asked or did not answer, with a *[Fault].
 type Store interface {
-	// Issue makes the record of a new token. Its own earlier send, which left the
-	// record there, is a success and not counted again. The refusal is ErrRateLimited,
-	// and leaves nothing behind.
-	Issue(context.Context, NewRecord) (Issued, error)
-	// Consume uses t up. Sending the same attempt again gives the same answer, so a
-	// re-send after a lost reply cannot read as a second consume.
-	Consume(ctx context.Context, u User, t *Token, a Attempt, d Digest) (Consumed, error)
-	// Status tells t's state and changes nothing.
-	Status(ctx context.Context, u User, t *Token) (Status, error)
+	// Issue makes the records of new tokens, all or none. Its own earlier send, which
+	// left the records there, is a success and not counted again. The refusal is
+	// ErrRateLimited, and leaves nothing behind.
+	Issue(context.Context, NewRecords) (Issued, error)
+	// Consume uses a token up. In Record mode, sending the same attempt again gives the
+	// same answer, so a re-send after a lost reply cannot read as a second consume; in
+	// Delete mode nothing is ever sent again by the store itself.
+	Consume(context.Context, Consumption) (Consumed, error)
+	// ConsumeBatch does what Consume does to each of cs by itself, in one round trip to
+	// each server that is concerned. It returns as many of both as cs has.
+	ConsumeBatch(ctx context.Context, cs []Consumption) ([]Consumed, []error)
+	// Status tells a token's state and changes nothing.
+	Status(context.Context, Subject) (Status, error)
+	// Revoke makes a token unusable that is neither used nor past its life, and tells
+	// what its state is then. The refusal is ErrModeUnsupported.
+	Revoke(context.Context, Subject) (Status, error)
 }
 
-// NewRecord is what a store is asked to remember of a new token.
-type NewRecord struct {
-	ID        ID
+// NewRecords is what a store is asked to remember of new tokens of one user.
+type NewRecords struct {
+	IDs       []ID
 	User      User
 	Mode      Mode
 	TTL       time.Duration // whole seconds
@@ -37,6 +44,23 @@ type NewRecord struct {
 // Rate limits how many tokens a user may be issued: Burst at once, PerMinute in the
 // long run.
 type Rate struct{ PerMinute, Burst int }
+
+// Consumption is one consume of a token that [Service.Open] has opened.
+type Consumption struct {
+	User    User
+	Token   *Token
+	Attempt Attempt
+	Digest  Digest // none where empty
+}
+
+// Subject is the token that is asked about.
+type Subject struct {
+	User User
+	ID   ID
+	// Token is what its text says; nil where only the ID is known. Then the record alone
+	// tells, and where there is none the state is StateGone.
+	Token *Token
+}
 
 // Issued holds the times of a new record.
 type Issued struct{ IssuedAt, ExpiresAt time.Time }
@@ -92,7 +116,7 @@ type Options struct {
 	Mode     Mode
 	Settings                      // of every purpose that Purposes does not name
 	Purposes map[Purpose]Settings // where not nil, the only ones that may be issued
-	Rate     Rate                 // of users' own calls
+	Rate     Rate                 // of users' own calls; off where PerMinute is 0
 }
 
 // NewService returns a Service that signs with ring and remembers in store.
@@ -100,7 +124,7 @@ func NewService(ring *Ring, store Store, opts Options) *Service {
 	return &Service{ring: ring, store: store, opts: opts}
 }
 
-// IssueRequest asks for a token.
+// IssueRequest asks for tokens.
 type IssueRequest struct {
 	User    User
 	Purpose Purpose
@@ -123,36 +147,68 @@ type IssuedToken struct {
 // Issue makes a token. Errors: *[InvalidError] on purpose or ttl, *[Refusal] of
 // ErrRateLimited, *[Fault].
 func (s *Service) Issue(ctx context.Context, req IssueRequest) (IssuedToken, error) {
+	var one [1]IssuedToken
+	if err := s.issue(ctx, req, one[:]); err != nil {
+		return IssuedToken{}, err
+	}
+	return one[0], nil
+}
+
+// IssueBatch makes n tokens in one round trip, all or none; they count as n. Errors: as
+// Issue's, and *[InvalidError] on count where a limited call asks for more than the rate
+// ever lets through at once.
+func (s *Service) IssueBatch(ctx context.Context, req IssueRequest, n int) ([]IssuedToken, error) {
+	if req.Limited && s.opts.Rate.PerMinute > 0 && n > s.opts.Rate.Burst {
+		return nil, &InvalidError{
+			Field: "count",
+			Rule:  fmt.Sprintf("must be at most %d, which is what the rate lets a user have at once", s.opts.Rate.Burst),
+		}
+	}
+	tokens := make([]IssuedToken, n)
+	if err := s.issue(ctx, req, tokens); err != nil {
+		return nil, err
+	}
+	return tokens, nil
+}
+
+// issue fills tokens.
+func (s *Service) issue(ctx context.Context, req IssueRequest, tokens []IssuedToken) error {
 	set, err := s.settings(req.Purpose)
 	if err != nil {
-		return IssuedToken{}, err
+		return err
 	}
 	ttl := set.TTL
 	if req.TTL != 0 {
 		ttl = req.TTL
 	}
 	if ttl < time.Second || ttl > set.MaxTTL || ttl%time.Second != 0 {
-		return IssuedToken{}, &InvalidError{
+		return &InvalidError{
 			Field: "ttl",
 			Rule:  fmt.Sprintf("must be 1 to %d whole seconds for this purpose", set.MaxTTL/time.Second),
 		}
 	}
-	rec := NewRecord{ID: NewID(), User: req.User, Mode: s.opts.Mode, TTL: ttl, Retention: set.Retention}
+	recs := NewRecords{IDs: make([]ID, len(tokens)), User: req.User, Mode: s.opts.Mode, TTL: ttl, Retention: set.Retention}
+	for i := range recs.IDs {
+		recs.IDs[i] = NewID()
+	}
 	if req.Limited {
-		rec.Rate = s.opts.Rate
+		recs.Rate = s.opts.Rate
 	}
-	got, err := s.store.Issue(ctx, rec)
+	got, err := s.store.Issue(ctx, recs)
 	if err != nil {
-		return IssuedToken{}, err
+		return err
 	}
-	text := s.ring.Sign(Grant{
-		ID: rec.ID, User: req.User, Purpose: req.Purpose, Mode: rec.Mode,
-		ExpiresAt: got.ExpiresAt, Retention: rec.Retention,
-	})
-	return IssuedToken{
-		Text: text, ID: rec.ID, User: req.User, Purpose: req.Purpose,
-		IssuedAt: got.IssuedAt, ExpiresAt: got.ExpiresAt, TTL: ttl, KeyID: s.ring.keys[0].id,
-	}, nil
+	for i, id := range recs.IDs {
+		tokens[i] = IssuedToken{
+			Text: s.ring.Sign(Grant{
+				ID: id, User: req.User, Purpose: req.Purpose, Mode: recs.Mode,
+				ExpiresAt: got.ExpiresAt, Retention: recs.Retention,
+			}),
+			ID: id, User: req.User, Purpose: req.Purpose,
+			IssuedAt: got.IssuedAt, ExpiresAt: got.ExpiresAt, TTL: ttl, KeyID: s.ring.keys[0].id,
+		}
+	}
+	return nil
 }
 
 // settings returns what holds for tokens of purpose p, or says that none are issued.
@@ -194,14 +250,27 @@ func (s *Service) Open(u Use) (*Token, error) {
 	return t, t.Check(u.User, u.Purpose)
 }
 
-// Consume uses a token up that [Service.Open] has opened for u. Errors: *[Refusal],
-// *[Fault].
-func (s *Service) Consume(ctx context.Context, u User, t *Token, a Attempt, d Digest) (Consumed, error) {
-	return s.store.Consume(ctx, u, t, a, d)
+// Consume uses a token up that [Service.Open] has opened. Errors: *[Refusal], *[Fault].
+func (s *Service) Consume(ctx context.Context, c Consumption) (Consumed, error) {
+	return s.store.Consume(ctx, c)
 }
 
-// Status tells the state of a token that [Service.Open] has opened for u. Errors:
-// *[Fault].
-func (s *Service) Status(ctx context.Context, u User, t *Token) (Status, error) {
-	return s.store.Status(ctx, u, t)
+// ConsumeBatch does what Consume does to each of cs by itself, and returns as many of both
+// as cs has.
+func (s *Service) ConsumeBatch(ctx context.Context, cs []Consumption) ([]Consumed, []error) {
+	return s.store.ConsumeBatch(ctx, cs)
+}
+
+// Status tells a token's state. Errors: *[Fault].
+func (s *Service) Status(ctx context.Context, sub Subject) (Status, error) {
+	return s.store.Status(ctx, sub)
+}
+
+// Revoke makes a token unusable and tells its state: what is used, expired, stale or lost
+// stays so. Errors: *[Refusal] of ErrModeUnsupported, *[Fault].
+func (s *Service) Revoke(ctx context.Context, sub Subject) (Status, error) {
+	if sub.Token != nil && sub.Token.Mode != Record {
+		return Status{}, sub.Token.Refuse(ErrModeUnsupported)
+	}
+	return s.store.Revoke(ctx, sub)
 }

@@ -70,9 +70,16 @@ func StartCluster(t testing.TB) *Server {
 	return s
 }
 
+// quiet drops go-redis's own log: tests stop servers on purpose.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func init() { redis.SetLogger(quiet{}) }
+
 // Client returns a plain client, closed with the test.
 func (s *Server) Client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"time"
 
 	"example.com/tokend/token"
 )
@@ -10,23 +11,83 @@ import (
 //go:embed consume.lua
 var consumeSource string
 
-var consumeScript = newScript("consume", consumeSource)
+var consumeScript = newScript("consume", true, consumeSource)
 
-// Consume uses t up. Sending the same attempt again gives the same answer, so
-// go-redis's own re-send after a lost reply cannot read as a second consume. A call
-// whose caller hangs up is carried out all the same.
-func (s *Store) Consume(ctx context.Context, u token.User, t *token.Token, a token.Attempt, d token.Digest) (token.Consumed, error) {
-	attempt := a.Hash()
-	var digest []byte
-	if d != "" {
-		h := d.Hash()
-		digest = h[:]
+// Consume uses a token up, in the mode that it was issued in. A call whose caller hangs up
+// is carried out all the same.
+func (s *Store) Consume(ctx context.Context, c token.Consumption) (token.Consumed, error) {
+	if c.Token.Mode == token.Delete {
+		done, errs := s.ConsumeBatch(ctx, []token.Consumption{c})
+		return done[0], errs[0]
 	}
-	r, err := s.run(context.WithoutCancel(ctx), consumeScript, s.key(u, t.ID),
-		attempt[:], digest, t.ExpiresAt.UnixMilli(), t.ExpiresAt.Add(t.Retention).UnixMilli())
+	sent := s.consumption(c)
+	r, err := s.run(ctx, sent)
 	if err != nil {
 		return token.Consumed{}, err
 	}
+	return consumed(r, c.Token)
+}
+
+// ConsumeBatch consumes each of cs by itself.
+func (s *Store) ConsumeBatch(ctx context.Context, cs []token.Consumption) ([]token.Consumed, []error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
+	defer cancel()
+	began := time.Now()
+	defer func() { s.opts.Observe(consumeScript.op, time.Since(began)) }()
+
+	done, errs := make([]token.Consumed, len(cs)), make([]error, len(cs))
+	s.eachNode(ctx, len(cs),
+		func(i int) string { return s.key(cs[i].User, cs[i].Token.ID) },
+		func(nd node, members []int) {
+			var calls []*call
+			var recorded, deleted []int // members, by mode
+			var dels []token.Consumption
+			for _, i := range members {
+				if cs[i].Token.Mode == token.Delete {
+					deleted, dels = append(deleted, i), append(dels, cs[i])
+				} else {
+					recorded, calls = append(recorded, i), append(calls, s.consumption(cs[i]))
+				}
+			}
+			if len(calls) > 0 {
+				s.runOn(ctx, nd, calls)
+			}
+			for j, i := range recorded {
+				if errs[i] = calls[j].err; errs[i] == nil {
+					done[i], errs[i] = consumed(calls[j].reply, cs[i].Token)
+				}
+			}
+			if len(dels) > 0 {
+				got, err := s.deleteOn(ctx, nd, dels)
+				for j, i := range deleted {
+					done[i], errs[i] = got[j], err[j]
+				}
+			}
+		},
+		func(i int, err error) { errs[i] = fault("consume", err) })
+	return done, errs
+}
+
+// consumption returns the call that consumes c, which is of record mode.
+func (s *Store) consumption(c token.Consumption) *call {
+	attempt := c.Attempt.Hash()
+	var digest []byte
+	if c.Digest != "" {
+		h := c.Digest.Hash()
+		digest = h[:]
+	}
+	return &call{
+		script: consumeScript,
+		keys:   []string{s.key(c.User, c.Token.ID)},
+		args:   []any{attempt[:], digest, c.Token.ExpiresAt.UnixMilli(), last(c.Token).UnixMilli()},
+	}
+}
+
+// last returns when t's retention is over.
+func last(t *token.Token) time.Time { return t.ExpiresAt.Add(t.Retention) }
+
+// consumed reads what consume.lua said of t.
+func consumed(r reply, t *token.Token) (token.Consumed, error) {
 	switch r.status {
 	case "consumed":
 		return token.Consumed{UsedAt: r.now}, nil
@@ -48,10 +109,10 @@ func (s *Store) Consume(ctx context.Context, u token.User, t *token.Token, a tok
 
 // consumedBefore is the answer where rec says what has become of t.
 func consumedBefore(status string, rec record, t *token.Token) (token.Consumed, error) {
-	if status == "replayed" {
+	switch status {
+	case "replayed":
 		return token.Consumed{UsedAt: rec.at, Replayed: true}, nil
-	}
-	if status == "revoked" {
+	case "revoked":
 		no := t.Refuse(token.ErrRevoked)
 		no.RevokedAt = rec.at
 		return token.Consumed{}, no

@@ -7,7 +7,7 @@
 --          {'replayed', now, record} this attempt had used it
 --          {'used' | 'mismatch' | 'revoked', now, record}
 --          {'stale' | 'expired' | 'lost', now, ''}
---          {'unknown', now, record}  a state of a later release: a fault
+--          {'unknown', now, record}  a state of a later release, or delete mode's: a fault
 
 local now = floor(clock() / 1000)
 local rec, state = read(KEYS[1], now)
@@ -27,7 +27,7 @@ end
 if state == REVOKED then
   return {'revoked', now, rec}
 end
-if rec and state ~= ISSUED then
+if rec and (state ~= ISSUED or byte(rec, 2) >= DELETE) then
   return {'unknown', now, rec}
 end
 local refusal = by_time(rec, now, tonumber(ARGV[3]), last)
@@ -35,9 +35,5 @@ if refusal then
   return {refusal, now, ''}
 end
 
-local fence = sub(rec, 29, 32)
-if fence == '' then
-  fence = '\0\0\0\0'
-end
-write(KEYS[1], char(1, USED) .. sub(rec, 3, 16) .. bytes48(last) .. bytes48(now) .. fence .. ARGV[1] .. ARGV[2], last)
+write(KEYS[1], char(1, USED) .. sub(rec, 3, 16) .. bytes48(last) .. bytes48(now) .. fence(rec) .. ARGV[1] .. ARGV[2], last)
 return {'consumed', now, ''}

@@ -13,23 +13,31 @@ import (
 //go:embed issue.lua
 var issueSource string
 
-var issueScript = newScript("issue", issueSource)
+var issueScript = newScript("issue", true, issueSource)
 
-// Issue makes the record of a new token. A call whose caller hangs up is carried out
-// all the same.
-func (s *Store) Issue(ctx context.Context, n token.NewRecord) (token.Issued, error) {
+// Issue makes the records of new tokens. A call whose caller hangs up is carried out all
+// the same.
+func (s *Store) Issue(ctx context.Context, n token.NewRecords) (token.Issued, error) {
 	user := n.User.Hash()
-	keys := append(make([]string, 0, 2), TokenKey(s.opts.Prefix, user, n.ID))
+	keys := make([]string, 0, len(n.IDs)+1)
+	for _, id := range n.IDs {
+		keys = append(keys, TokenKey(s.opts.Prefix, user, id))
+	}
 	life := int64(n.TTL / time.Second)
+	state := []byte{stateIssued}
+	if n.Mode == token.Delete {
+		state[0] |= flagDelete
+	}
 	var spans [8]byte
 	binary.BigEndian.PutUint32(spans[:4], uint32(life))
 	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
-	args := append(make([]any, 0, 4), life, spans[:])
+	args := append(make([]any, 0, 6), len(n.IDs), life, state, spans[:])
 	if n.Rate.PerMinute > 0 {
 		keys = append(keys, RateKey(s.opts.Prefix, user))
 		args = append(args, float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst)
 	}
-	r, err := s.run(context.WithoutCancel(ctx), issueScript, keys, args...)
+	c := &call{script: issueScript, keys: keys, args: args, once: n.Mode == token.Delete}
+	r, err := s.run(ctx, c)
 	if err != nil {
 		return token.Issued{}, err
 	}

@@ -5,7 +5,8 @@
 -- READONLY or NOREPLICAS, and never a stale refusal. Every check precedes the first
 -- other write. A script answers {status, now, record}; its caller lists the statuses.
 
-local ISSUED, USED, REVOKED = 1, 2, 3
+local ISSUED, USED, REVOKED = 1, 2, 3 -- the low three bits of the state byte
+local DELETE = 64 -- its seventh: a token of delete mode
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 
 -- The time: Unix microseconds.
@@ -22,6 +23,11 @@ end
 local function u48(s, at)
   local a, b, c, d, e, f = byte(s, at, at + 5)
   return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+end
+
+local function u32(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
 local function bytes48(n)
@@ -45,6 +51,17 @@ local function read(key, now)
     return nil, nil
   end
   return rec, byte(rec, 2) % 8
+end
+
+-- The expiry that was signed into the token of rec, and that plus its retention.
+local function signed(rec)
+  local expires = u48(rec, 3) + u32(rec, 9) * 1000
+  return expires, expires + u32(rec, 13) * 1000
+end
+
+-- The fence of rec, as it stands in one.
+local function fence(rec)
+  return #rec >= 32 and sub(rec, 29, 32) or '\0\0\0\0'
 end
 
 -- Writes rec, whose stated end is ends, and has Redis drop it a minute later: a clock

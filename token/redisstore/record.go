@@ -12,7 +12,8 @@ import (
 // place, numbers big-endian.
 //
 //	 0   1  version: 1
-//	 1   1  state in the low three bits; the others are for claims
+//	 1   1  state in the low three bits; 64 for a token of delete mode; the others
+//	        are for claims
 //	 2   6  issued at, ms
 //	 8   4  life, seconds: issued at plus life is the signed expiry
 //	12   4  retention, seconds
@@ -38,6 +39,7 @@ const (
 	stateIssued  = 1
 	stateUsed    = 2
 	stateRevoked = 3
+	flagDelete   = 64
 )
 
 // record is a record's contents.

@@ -70,10 +70,10 @@ func TestWhatRedisHolds(t *testing.T) {
 		text, tok := issue(t, svc)
 		texts = append(texts, text)
 		if i > 0 {
-			s.Consume(ctx, alice, tok, "a", "d")
+			s.Consume(ctx, token.Consumption{User: alice, Token: tok, Attempt: "a", Digest: "d"})
 		}
-		s.Consume(ctx, alice, tok, "a", "")
-		s.Status(ctx, alice, tok)
+		s.Consume(ctx, token.Consumption{User: alice, Token: tok, Attempt: "a"})
+		s.Status(ctx, token.Subject{User: alice, ID: tok.ID, Token: tok})
 	}
 	keys, err := rdb.Keys(ctx, "*").Result()
 	if err != nil || len(keys) != 4 {
@@ -112,7 +112,7 @@ func TestRecordOutlivesRetention(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	s := redisstore.New(rdb, redisstore.Options{})
 	_, tok := issue(t, newService(t, s))
-	if _, err := s.Consume(t.Context(), alice, tok, "a", ""); err != nil {
+	if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	key := redisstore.TokenKey("tokend", alice.Hash(), tok.ID)
@@ -155,7 +155,7 @@ func TestMemory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.Consume(t.Context(), alice, tok, "a", d); err != nil {
+				if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a", Digest: d}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -178,13 +178,13 @@ func TestOneRoundTrip(t *testing.T) {
 	s := redisstore.New(rdb, redisstore.Options{})
 	svc := newService(t, s)
 	_, tok := issue(t, svc)
-	s.Consume(t.Context(), alice, tok, "a", "")
-	s.Status(t.Context(), alice, tok) // by now Redis knows every script
+	s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
+	s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok}) // by now Redis knows every script
 	calls := map[string]func(){
 		"issue":   func() { _, tok = issue(t, svc) },
-		"consume": func() { s.Consume(t.Context(), alice, tok, "a", "") },
-		"refusal": func() { s.Consume(t.Context(), alice, tok, "b", "") },
-		"status":  func() { s.Status(t.Context(), alice, tok) },
+		"consume": func() { s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"}) },
+		"refusal": func() { s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "b"}) },
+		"status":  func() { s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok}) },
 	}
 	for name, call := range calls {
 		before := hook.n
@@ -223,11 +223,11 @@ func TestScriptFlush(t *testing.T) {
 		rdb.ScriptFlush(t.Context())
 		_, tok := issue(t, svc)
 		rdb.ScriptFlush(t.Context())
-		if _, err := s.Consume(t.Context(), alice, tok, "a", ""); err != nil {
+		if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"}); err != nil {
 			t.Errorf("consume after SCRIPT FLUSH: %v", err)
 		}
 		rdb.ScriptFlush(t.Context())
-		if st, err := s.Status(t.Context(), alice, tok); err != nil || st.State != token.StateUsed {
+		if st, err := s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok}); err != nil || st.State != token.StateUsed {
 			t.Errorf("status after SCRIPT FLUSH: %v, %v", st, err)
 		}
 	}
@@ -243,11 +243,11 @@ func TestLostReply(t *testing.T) {
 	s := redisstore.New(rdb, redisstore.Options{Timeout: 10 * time.Second})
 	svc := newService(t, s)
 	_, tok := issue(t, svc)
-	s.Consume(t.Context(), alice, tok, "a", "") // by now Redis knows the scripts
+	s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"}) // by now Redis knows the scripts
 	for i := range 5 {
 		proxy.DropReply("evalsha", "\r\neval\r\n")
-		got, err := s.Issue(t.Context(), token.NewRecord{
-			ID: token.NewID(), User: "bob", Mode: token.Record, TTL: time.Minute, Retention: time.Minute,
+		got, err := s.Issue(t.Context(), token.NewRecords{
+			IDs: []token.ID{token.NewID()}, User: "bob", Mode: token.Record, TTL: time.Minute, Retention: time.Minute,
 			Rate: token.Rate{PerMinute: 1, Burst: i + 1}, // with none to spare: a re-send that counts again is refused
 		})
 		if err != nil || got.IssuedAt.IsZero() {
@@ -255,11 +255,11 @@ func TestLostReply(t *testing.T) {
 		}
 		_, tok := issue(t, svc)
 		proxy.DropReply("evalsha", "\r\neval\r\n")
-		done, err := s.Consume(t.Context(), alice, tok, "a", "")
+		done, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
 		if err != nil || !done.Replayed {
 			t.Errorf("consume whose reply was lost: %+v, %v; want success, replayed", done, err)
 		}
-		if _, err := s.Consume(t.Context(), alice, tok, "b", ""); !errors.Is(err, token.ErrUsed) {
+		if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "b"}); !errors.Is(err, token.ErrUsed) {
 			t.Errorf("another attempt: %v", err)
 		}
 	}
@@ -299,15 +299,15 @@ func TestNoRefusalFromBelow(t *testing.T) {
 			svc := newService(t, s)
 			_, unused := issue(t, svc)
 			_, used := issue(t, svc)
-			s.Consume(t.Context(), alice, used, "a", "")
+			s.Consume(t.Context(), token.Consumption{User: alice, Token: used, Attempt: "a"})
 			absent := *unused
 			absent.ID = token.NewID()
 
 			tt.stop(t, rdb)
 			for name, tok := range map[string]*token.Token{"unused": unused, "used": used, "absent": &absent} {
-				_, err := s.Consume(t.Context(), alice, tok, "b", "")
+				_, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "b"})
 				mustFault(t, "consume, "+name, err)
-				_, err = s.Status(t.Context(), alice, tok)
+				_, err = s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok})
 				mustFault(t, "status, "+name, err)
 			}
 			_, err := svc.Issue(t.Context(), token.IssueRequest{User: alice, Purpose: "p", Limited: true})
@@ -315,7 +315,7 @@ func TestNoRefusalFromBelow(t *testing.T) {
 			mustFault(t, "ping", s.Ping(t.Context()))
 
 			tt.start(rdb)
-			if _, err := s.Consume(t.Context(), alice, unused, "b", ""); err != nil {
+			if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: unused, Attempt: "b"}); err != nil {
 				t.Errorf("consume, when it may write again: %v", err)
 			}
 		})
@@ -326,13 +326,13 @@ func TestNoRefusalFromBelow(t *testing.T) {
 func TestRateRefusalFromBelow(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	s := redisstore.New(rdb, redisstore.Options{})
-	rec := token.NewRecord{User: alice, Mode: token.Record, TTL: time.Minute, Retention: time.Minute, Rate: token.Rate{PerMinute: 1, Burst: 1}}
-	rec.ID = token.NewID()
+	rec := token.NewRecords{User: alice, Mode: token.Record, TTL: time.Minute, Retention: time.Minute, Rate: token.Rate{PerMinute: 1, Burst: 1}}
+	rec.IDs = []token.ID{token.NewID()}
 	if _, err := s.Issue(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1")
-	rec.ID = token.NewID()
+	rec.IDs = []token.ID{token.NewID()}
 	_, err := s.Issue(t.Context(), rec)
 	mustFault(t, "issue above the rate on a cut-off master", err)
 }
@@ -344,9 +344,9 @@ func TestFullMemory(t *testing.T) {
 	s := redisstore.New(rdb, redisstore.Options{})
 	svc := newService(t, s)
 	_, tok := issue(t, svc)
-	s.Consume(t.Context(), alice, tok, "warm", "") // loads the scripts
+	s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "warm"}) // loads the scripts
 	_, tok = issue(t, svc)
-	s.Status(t.Context(), alice, tok)
+	s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok})
 	keys := rdb.DBSize(t.Context()).Val()
 	rdb.ConfigSet(t.Context(), "maxmemory", "1")
 	for _, limited := range []bool{true, false} {
@@ -356,10 +356,10 @@ func TestFullMemory(t *testing.T) {
 	if got := rdb.DBSize(t.Context()).Val(); got != keys {
 		t.Errorf("%d keys after issues that failed, want %d", got, keys)
 	}
-	if _, err := s.Consume(t.Context(), alice, tok, "a", ""); err != nil {
+	if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"}); err != nil {
 		t.Errorf("consume while memory is full: %v", err)
 	}
-	if _, err := s.Consume(t.Context(), alice, tok, "b", ""); !errors.Is(err, token.ErrUsed) {
+	if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "b"}); !errors.Is(err, token.ErrUsed) {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -373,7 +373,7 @@ func TestDownAndPaused(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	s := redisstore.New(rdb, redisstore.Options{Timeout: timeout})
 	_, used := issue(t, newService(t, s))
-	if _, err := s.Consume(t.Context(), alice, used, "a", ""); err != nil {
+	if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: used, Attempt: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, stop := range map[string]func(){"paused": server.Pause, "down": server.Kill} {
@@ -382,7 +382,7 @@ func TestDownAndPaused(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 { // more than there are connections
 			wg.Go(func() {
-				_, err := s.Consume(t.Context(), alice, used, "b", "")
+				_, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: used, Attempt: "b"})
 				mustFault(t, name, err)
 			})
 		}
@@ -398,7 +398,7 @@ func TestDownAndPaused(t *testing.T) {
 		}
 		var err error
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-			if _, err = s.Consume(t.Context(), alice, used, "b", ""); errors.Is(err, token.ErrUsed) {
+			if _, err = s.Consume(t.Context(), token.Consumption{User: alice, Token: used, Attempt: "b"}); errors.Is(err, token.ErrUsed) {
 				break
 			}
 		}
@@ -426,9 +426,9 @@ func TestUnknownRecords(t *testing.T) {
 		if err := rdb.Set(t.Context(), key, rec, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Consume(t.Context(), alice, tok, "a", "")
+		_, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
 		mustFault(t, "consume, "+name, err)
-		_, err = s.Status(t.Context(), alice, tok)
+		_, err = s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok})
 		mustFault(t, "status, "+name, err)
 		if got := rdb.Get(t.Context(), key).Val(); got != rec {
 			t.Errorf("%s: the record was changed to %q", name, got)
@@ -436,6 +436,6 @@ func TestUnknownRecords(t *testing.T) {
 	}
 	rdb.Del(t.Context(), key)
 	rdb.LPush(t.Context(), key, "x")
-	_, err := s.Consume(t.Context(), alice, tok, "a", "")
+	_, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
 	mustFault(t, "consume, wrong type", err)
 }

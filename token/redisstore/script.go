@@ -2,7 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1"
 	_ "embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,12 +19,16 @@ var prelude string
 
 // script is one call's Lua.
 type script struct {
-	op  string // the call's name in faults and metrics
-	lua *redis.Script
+	op     string // the call's name in faults and metrics
+	change bool   // whether it writes, so that replicas may be waited for
+	source string
+	sha    string
 }
 
-func newScript(op, source string) script {
-	return script{op, redis.NewScript(prelude + source)}
+func newScript(op string, change bool, source string) *script {
+	source = prelude + source
+	sum := sha1.Sum([]byte(source))
+	return &script{op, change, source, hex.EncodeToString(sum[:])}
 }
 
 // reply is what every script answers.
@@ -31,33 +38,129 @@ type reply struct {
 	record string
 }
 
-// run runs s in one round trip, within the store's timeout. Every failure is a
-// *token.Fault: a script's refusals are replies.
-func (s *Store) run(ctx context.Context, sc script, keys []string, args ...any) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	began := time.Now()
-	vals, err := sc.lua.Run(ctx, s.rdb, keys, args...).Slice()
-	s.opts.Observe(sc.op, time.Since(began))
-	if err != nil {
-		return reply{}, fault(sc.op, err)
+// call is one script with what it is told, and then what it said.
+type call struct {
+	script *script
+	keys   []string // the first is the one whose server is asked
+	args   []any
+	once   bool // never sent twice by go-redis
+
+	reply reply
+	err   error // a *token.Fault: a script's refusals are replies
+}
+
+// command returns c as a command: by the script's SHA-1, or whole where Redis does not
+// know that yet.
+func (c *call) command(ctx context.Context, whole bool) redis.Cmder {
+	name, script := "evalsha", c.script.sha
+	if whole {
+		name, script = "eval", c.script.source
+	}
+	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	args = append(args, name, script, len(c.keys))
+	for _, key := range c.keys {
+		args = append(args, key)
+	}
+	cmd := redis.NewCmd(ctx, append(args, c.args...)...)
+	if c.once {
+		return onceCmd{cmd}
+	}
+	return cmd
+}
+
+// onceCmd is a command that go-redis never sends again after it may have been carried
+// out; a redirection, which says that it was not, is followed all the same.
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// take reads cmd's result into c.
+func (c *call) take(cmd redis.Cmder) {
+	if err := cmd.Err(); err != nil {
+		c.err = fault(c.script.op, err)
+		return
+	}
+	var vals []any
+	switch cmd := cmd.(type) {
+	case *redis.Cmd:
+		vals, _ = cmd.Val().([]any)
+	case onceCmd:
+		vals, _ = cmd.Val().([]any)
 	}
 	if len(vals) == 3 {
 		status, ok1 := vals[0].(string)
 		now, ok2 := vals[1].(int64)
 		rec, ok3 := vals[2].(string)
 		if ok1 && ok2 && ok3 {
-			return reply{status, time.UnixMilli(now).UTC(), rec}, nil
+			c.reply, c.err = reply{status, time.UnixMilli(now).UTC(), rec}, nil
+			return
 		}
 	}
-	return reply{}, fault(sc.op, fmt.Errorf("script answered %d values of the wrong types", len(vals)))
+	c.err = fault(c.script.op, fmt.Errorf("script answered %d values, or of the wrong types", len(vals)))
 }
 
-// fault says that the store gave no answer to op. Scripts are re-sent by go-redis, so
-// even a last error that says "nothing was sent" leaves an earlier try in doubt.
-func fault(op string, err error) error {
-	return &token.Fault{Op: op, MaybeDone: true, Err: err}
+// run runs c in one round trip, within the store's timeout. A change is carried out even
+// if its caller hangs up.
+func (s *Store) run(ctx context.Context, c *call) (reply, error) {
+	if c.script.change {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	began := time.Now()
+	if c.script.change && s.opts.WaitReplicas > 0 {
+		if nd, err := s.nodeOf(ctx, c.keys[0]); err != nil {
+			c.err = fault(c.script.op, err)
+		} else {
+			s.runOn(ctx, nd, []*call{c})
+		}
+	} else {
+		cmd := c.command(ctx, false)
+		if err := s.rdb.Process(ctx, cmd); unknownScript(err) {
+			cmd = c.command(ctx, true)
+			s.rdb.Process(ctx, cmd)
+		}
+		c.take(cmd)
+	}
+	s.opts.Observe(c.script.op, time.Since(began))
+	return c.reply, c.err
 }
+
+// runOn runs calls on node, in one pipeline; those whose script it does not know, whole in
+// a second one. Where a change is to reach replicas, they are waited for on the same
+// connection.
+func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
+	for _, whole := range []bool{false, true} {
+		var unknown []*call
+		cmds := make([]redis.Cmder, len(calls))
+		waited, err := s.pipeline(ctx, node, calls[0].script.change, func(p redis.Pipeliner) {
+			for i, c := range calls {
+				cmds[i] = c.command(ctx, whole)
+				p.Process(ctx, cmds[i])
+			}
+		})
+		for i, c := range calls {
+			if unknownScript(cmds[i].Err()) {
+				unknown = append(unknown, c)
+				continue
+			}
+			if c.take(cmds[i]); c.err == nil && !waited {
+				c.err = fault(c.script.op, err)
+			}
+		}
+		if calls = unknown; len(calls) == 0 {
+			return
+		}
+	}
+	for _, c := range calls {
+		c.err = fault(c.script.op, errors.New("the server forgets its scripts at once"))
+	}
+}
+
+func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// fault says that the store gave no answer to op, and that asking again is safe.
+func fault(op string, err error) error { return &token.Fault{Op: op, Err: err} }
 
 // unlisted says that a script gave a status that its caller does not list.
 func unlisted(op string, r reply) error {

@@ -1,10 +1,10 @@
-// Package redisstore remembers tokens in Redis 6.2 or newer, or Valkey: one short
-// record a token, one Lua script and one round trip a call.
+// Package redisstore remembers tokens in Redis 6.2 or newer, or Valkey: one short record
+// a token, one Lua script and one round trip a call.
 //
-// Redis's clock is the only clock. Every change is one script in which all checks
-// precede the first write, and which finds its own attempt in the record, so go-redis's
-// re-sends after a lost reply change nothing. Whatever Redis answers that is not a
-// script's own status is a [token.Fault]; no error path gives a refusal.
+// Redis's clock is the only clock. Every change of record mode is one script in which all
+// checks precede the first write, and which finds its own attempt in the record, so
+// go-redis's re-sends after a lost reply change nothing. Whatever Redis answers that is not
+// a script's own status is a [token.Fault]; no error path gives a refusal.
 //
 // Redis holds a token's ID but never its signature: what it holds is not enough to use
 // a token. Every key has an expiry.
@@ -29,9 +29,14 @@ type Store struct {
 
 // Options are a Store's.
 type Options struct {
-	Prefix  string                              // of every key; "tokend" where empty
-	Timeout time.Duration                       // of one call with all its re-sends; 1s where 0
-	Observe func(op string, took time.Duration) // told of each call to Redis; may be nil
+	Prefix  string        // of every key; "tokend" where empty
+	Timeout time.Duration // of one call with all its re-sends; 1s where 0
+	// WaitReplicas is how many replicas must have a change before it is acknowledged; 0
+	// waits for none. Where fewer have it after WaitTimeout (100ms where 0), the call is a
+	// fault, although the master has the change.
+	WaitReplicas int
+	WaitTimeout  time.Duration
+	Observe      func(op string, took time.Duration) // told of each call to Redis; may be nil
 }
 
 // New returns a store on rdb, which stays the caller's to close. For the timeout to
@@ -43,6 +48,9 @@ func New(rdb redis.UniversalClient, opts Options) *Store {
 	if opts.Timeout == 0 {
 		opts.Timeout = time.Second
 	}
+	if opts.WaitTimeout == 0 {
+		opts.WaitTimeout = 100 * time.Millisecond
+	}
 	if opts.Observe == nil {
 		opts.Observe = func(string, time.Duration) {}
 	}
@@ -51,11 +59,11 @@ func New(rdb redis.UniversalClient, opts Options) *Store {
 
 // Ping asks Redis whether it would take a write, within the store's timeout.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.run(ctx, statusScript, []string{s.opts.Prefix + ":ping"})
+	_, err := s.run(ctx, &call{script: statusScript, keys: []string{s.opts.Prefix + ":ping"}})
 	return err
 }
 
 // key returns the key of u's token id.
-func (s *Store) key(u token.User, id token.ID) []string {
-	return []string{TokenKey(s.opts.Prefix, u.Hash(), id)}
+func (s *Store) key(u token.User, id token.ID) string {
+	return TokenKey(s.opts.Prefix, u.Hash(), id)
 }

@@ -14,6 +14,7 @@ import (
 type modelToken struct {
 	tok     *token.Token
 	used    bool
+	revoked bool
 	attempt token.Attempt
 	digest  token.Digest
 }
@@ -30,6 +31,8 @@ func (m *modelToken) consume(now time.Time, a token.Attempt, d token.Digest) (re
 		return true, nil
 	case m.used:
 		return false, token.ErrUsed
+	case m.revoked:
+		return false, token.ErrRevoked
 	case !now.Before(m.tok.ExpiresAt):
 		return false, token.ErrExpired
 	}
@@ -43,10 +46,20 @@ func (m *modelToken) state(now time.Time) token.State {
 		return token.StateStale
 	case m.used:
 		return token.StateUsed
+	case m.revoked:
+		return token.StateRevoked
 	case !now.Before(m.tok.ExpiresAt):
 		return token.StateExpired
 	}
 	return token.StateIssued
+}
+
+// revoke returns the state that a revoke at now must answer.
+func (m *modelToken) revoke(now time.Time) token.State {
+	if m.state(now) == token.StateIssued {
+		m.revoked = true
+	}
+	return m.state(now)
 }
 
 // testModel runs random calls against the store and a model of it side by side.
@@ -82,9 +95,17 @@ func testModel(t *testing.T, e *env) {
 					rt.Fatalf("consume by %s with %q: %+v, %v; want replayed=%v, %v", a, d, got, err, replayed, why)
 				}
 			},
+			"revoke": func(rt *rapid.T) {
+				m := pick(rt)
+				want := m.revoke(now)
+				got, err := e.Store.Revoke(e.t.Context(), e.subject(m.tok))
+				if err != nil || got.State != want {
+					rt.Fatalf("revoke: %q, %v; want %q", got.State, err, want)
+				}
+			},
 			"status": func(rt *rapid.T) {
 				m := pick(rt)
-				got, err := e.Store.Status(e.t.Context(), e.user, m.tok)
+				got, err := e.Store.Status(e.t.Context(), e.subject(m.tok))
 				if err != nil || got.State != m.state(now) {
 					rt.Fatalf("status: %q, %v; want %q", got.State, err, m.state(now))
 				}
@@ -104,8 +125,8 @@ func testModel(t *testing.T, e *env) {
 
 // issueNow returns the store's time.
 func (e *env) issueNow(rt *rapid.T) time.Time {
-	got, err := e.Store.Issue(e.t.Context(), token.NewRecord{
-		ID: token.NewID(), User: e.user, Mode: token.Record, TTL: time.Second, Retention: time.Second,
+	got, err := e.Store.Issue(e.t.Context(), token.NewRecords{
+		IDs: newIDs(1), User: e.user, Mode: token.Record, TTL: time.Second, Retention: time.Second,
 	})
 	if err != nil {
 		rt.Fatal(err)

@@ -43,6 +43,13 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"OneWinner", testOneWinner},
 		{"OneAttempt", testOneAttempt},
 		{"HangUp", testHangUp},
+		{"IssueBatch", testIssueBatch},
+		{"ConsumeBatch", testConsumeBatch},
+		{"Revoke", testRevoke},
+		{"RevokeTooLate", testRevokeTooLate},
+		{"ByRef", testByRef},
+		{"DeleteMode", testDeleteMode},
+		{"DeleteModeOneWinner", testDeleteModeOneWinner},
 		{"Model", testModel},
 	}
 	for _, tt := range tests {
@@ -80,7 +87,9 @@ func (e *env) service(opts token.Options) *token.Service {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	opts.Mode = token.Record
+	if opts.Mode == 0 {
+		opts.Mode = token.Record
+	}
 	if opts.TTL == 0 {
 		opts.TTL = time.Minute
 	}
@@ -108,7 +117,21 @@ func (e *env) issue(svc *token.Service, ttl time.Duration) *token.Token {
 }
 
 func (e *env) consume(tok *token.Token, a token.Attempt, d token.Digest) (token.Consumed, error) {
-	return e.Store.Consume(e.t.Context(), e.user, tok, a, d)
+	return e.Store.Consume(e.t.Context(), e.consumption(tok, a, d))
+}
+
+func (e *env) consumption(tok *token.Token, a token.Attempt, d token.Digest) token.Consumption {
+	return token.Consumption{User: e.user, Token: tok, Attempt: a, Digest: d}
+}
+
+// subject returns tok, as its text names it.
+func (e *env) subject(tok *token.Token) token.Subject {
+	return token.Subject{User: e.user, ID: tok.ID, Token: tok}
+}
+
+// byRef returns tok, as its ref names it.
+func (e *env) byRef(tok *token.Token) token.Subject {
+	return token.Subject{User: e.user, ID: tok.ID}
 }
 
 // consumed consumes tok, or fails the test.
@@ -141,7 +164,7 @@ func (e *env) refused(tok *token.Token, a token.Attempt, d token.Digest, why *to
 // status returns tok's status, or fails the test unless its state is want.
 func (e *env) status(tok *token.Token, want token.State) token.Status {
 	e.t.Helper()
-	got, err := e.Store.Status(e.t.Context(), e.user, tok)
+	got, err := e.Store.Status(e.t.Context(), e.subject(tok))
 	if err != nil {
 		e.t.Fatalf("status: %v", err)
 	}
@@ -175,8 +198,8 @@ func testIssue(t *testing.T, e *env) {
 }
 
 func testIssueAgain(t *testing.T, e *env) {
-	rec := token.NewRecord{
-		ID: token.NewID(), User: e.user, Mode: token.Record, TTL: time.Minute, Retention: time.Hour,
+	rec := token.NewRecords{
+		IDs: newIDs(1), User: e.user, Mode: token.Record, TTL: time.Minute, Retention: time.Hour,
 		Rate: token.Rate{PerMinute: 1, Burst: 1},
 	}
 	first, err := e.Store.Issue(t.Context(), rec)
@@ -193,7 +216,7 @@ func testIssueAgain(t *testing.T, e *env) {
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("the same issue again has other times (-first +again):\n%s", diff)
 	}
-	rec.ID = token.NewID()
+	rec.IDs = newIDs(1)
 	if _, err := e.Store.Issue(t.Context(), rec); !errors.Is(err, token.ErrRateLimited) {
 		t.Errorf("a second token above the rate: %v, want %v", err, token.ErrRateLimited)
 	}
@@ -202,8 +225,8 @@ func testIssueAgain(t *testing.T, e *env) {
 func testRate(t *testing.T, e *env) {
 	rate := token.Rate{PerMinute: 60, Burst: 3} // one a second
 	issue := func(u token.User, r token.Rate) error {
-		_, err := e.Store.Issue(t.Context(), token.NewRecord{
-			ID: token.NewID(), User: u, Mode: token.Record, TTL: time.Minute, Retention: time.Hour, Rate: r,
+		_, err := e.Store.Issue(t.Context(), token.NewRecords{
+			IDs: newIDs(1), User: u, Mode: token.Record, TTL: time.Minute, Retention: time.Hour, Rate: r,
 		})
 		return err
 	}
@@ -365,6 +388,14 @@ func testOneWinner(t *testing.T, e *env) {
 	}
 }
 
+func newIDs(n int) []token.ID {
+	ids := make([]token.ID, n)
+	for i := range ids {
+		ids[i] = token.NewID()
+	}
+	return ids
+}
+
 func isFault(err error) bool {
 	var f *token.Fault
 	return errors.As(err, &f)
@@ -401,7 +432,7 @@ func testHangUp(t *testing.T, e *env) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	tok := e.issue(e.svc, time.Minute)
-	if _, err := e.Store.Consume(gone, e.user, tok, "a", ""); err != nil {
+	if _, err := e.Store.Consume(gone, e.consumption(tok, "a", "")); err != nil {
 		t.Fatalf("consume whose caller has hung up: %v, want it carried out", err)
 	}
 	e.refused(tok, "b", "", token.ErrUsed)
