@@ -10,6 +10,9 @@
 //
 // The user comes from the service's own session, never from what was submitted.
 //
+// Package clienttest has a tokend for tests, whose clock they move and which fails when
+// told to.
+//
 // # Errors
 //
 // Each error of a call is either a [*Refusal] or a [*Fault], never both. A Refusal is
