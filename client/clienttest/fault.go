@@ -81,11 +81,11 @@ func (f *faults) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f *faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if f.lose([]redis.Cmder{cmd}) {
-			return cmd.Err()
+		if err := next(ctx, cmd); err != nil {
+			return err // which cmd itself does not know yet
 		}
-		return err
+		f.lose([]redis.Cmder{cmd})
+		return cmd.Err()
 	}
 }
 
