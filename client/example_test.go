@@ -9,7 +9,17 @@ import (
 	"time"
 
 	"example.com/tokend/client"
+	"example.com/tokend/client/clienttest"
 )
+
+// newTokend starts a tokend for an example and returns a client of it.
+func newTokend() (c *client.Client, stop func()) {
+	s, err := clienttest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s.Client(), s.Close
+}
 
 func Example() {
 	c, stop := newTokend() // elsewhere: client.New("https://tokend.internal", client.ServiceKey(key))
@@ -89,8 +99,8 @@ func ExampleToken() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("issued %v, good for %v\n", t, t.TTL)
-	// Output: issued t_00112233445566778899aabbccddeeff, good for 1m0s
+	fmt.Println(fmt.Sprint(t) == t.Ref, t.TTL)
+	// Output: true 1m0s
 }
 
 func ExamplePurpose_Status() {
@@ -106,6 +116,61 @@ func ExamplePurpose_Status() {
 	after, _ := c.Status(ctx, "alice", t.Value)
 	fmt.Println(before.State, after.State)
 	// Output: issued used
+}
+
+// Several forms of one page, each for itself.
+func ExamplePurpose_ConsumeBatch() {
+	c, stop := newTokend()
+	defer stop()
+	ctx := context.Background()
+	lines := c.Purpose("order.line")
+	tokens, err := lines.IssueBatch(ctx, "alice", 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	items := make([]client.Item, len(tokens))
+	for i, t := range tokens {
+		items[i] = client.Item{User: "alice", Token: t.Value}
+	}
+	if _, err := lines.Consume(ctx, "alice", tokens[1].Value); err != nil {
+		log.Fatal(err)
+	}
+	outcomes, err := lines.ConsumeBatch(ctx, items)
+	if err != nil {
+		log.Fatal(err) // nothing is known of any of them
+	}
+	for i, o := range outcomes {
+		switch {
+		case o.Err == nil:
+			fmt.Println(i, "is new")
+		case errors.Is(o.Err, client.ErrUsed):
+			fmt.Println(i, "was sent before")
+		default:
+			fmt.Println(i, o.Err) // as for Consume
+		}
+	}
+	// Output:
+	// 0 is new
+	// 1 was sent before
+	// 2 is new
+}
+
+func ExamplePurpose_Revoke() {
+	c, stop := newTokend()
+	defer stop()
+	ctx := context.Background()
+	t, err := c.Issue(ctx, "alice")
+	if err != nil {
+		log.Fatal(err)
+	}
+	got, err := c.Revoke(ctx, "alice", t.Value)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.Consume(ctx, "alice", t.Value)
+	fmt.Println(got.State, errors.Is(err, client.ErrRevoked))
+	// Output: revoked true
 }
 
 // One Client acts for each user with the JWT that the request's context holds.
