@@ -164,6 +164,9 @@ func TestConsumeBatchItemEnds(t *testing.T) {
 	}{
 		{"a fault that asking again does not mend", []step{results(wire.CodeOutcomeUnknown, nil)},
 			[]string{"fault outcome_unknown, 1 tries, maybe done true", "consumed by b"}},
+		{"the same beside one that asking again mends",
+			[]step{results(wire.CodeOutcomeUnknown, wire.CodeStoreUnavailable), resultsFor([]string{"b"}, nil)},
+			[]string{"fault outcome_unknown, 1 tries, maybe done true", "consumed by b"}},
 		{"used by who knows, after a lost reply", []step{dropped, results(wire.CodeTokenUsed, named)},
 			[]string{"fault , 2 tries, maybe done true", "token_used"}},
 		{"used by who knows, after its own fault",

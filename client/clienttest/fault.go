@@ -12,7 +12,8 @@ import (
 )
 
 // Down takes the store away, or gives it back: while it is down, tokend answers
-// store_unavailable to whatever needs it, and nothing changes.
+// store_unavailable to whatever needs it, and nothing changes. A client cannot know that
+// much: its fault says MaybeDone.
 func (s *Server) Down(down bool) {
 	message := ""
 	if down {
@@ -22,7 +23,8 @@ func (s *Server) Down(down bool) {
 }
 
 // LoseReplies has the next n requests carried out and their replies lost: the caller's
-// connection closes instead. A client's tries are a request each.
+// connection closes instead. A client's tries are a request each. As for the other
+// faults with a number, the latest n counts, and 0 ends them.
 func (s *Server) LoseReplies(n int) { s.faults.set(&s.faults.replies, n) }
 
 // LoseStoreReplies has the next n changes and questions reach the store, and its replies to

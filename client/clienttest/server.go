@@ -36,7 +36,8 @@ type Server struct {
 	closers []func() // to be called last first
 }
 
-// New starts a tokend that ends with t.
+// New starts a tokend that ends with t. It shares nothing with any other, so tests that
+// have one each may run in parallel.
 func New(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := Start(opts...)
