@@ -9,7 +9,7 @@ import (
 	"example.com/tokend/token"
 )
 
-// Option makes a [Server] another than the one that tokend's own defaults make.
+// Option makes a [Server] differ from one with tokend's own defaults.
 type Option func(*settings)
 
 type settings struct {
