@@ -87,7 +87,7 @@ func duration(least, most, unit time.Duration) func(string) (time.Duration, erro
 	}
 }
 
-var wholeSeconds = duration(time.Second, maxSeconds, time.Second)
+var wholeSeconds = duration(time.Second, longest, time.Second)
 
 // short writes d without the units that are zero: 24h, not 24h0m0s.
 func short(d time.Duration) string {

@@ -8,9 +8,9 @@ import (
 	"example.com/tokend/token"
 )
 
-// maxSeconds is the longest duration that a token and a record can hold: four bytes of
+// longest is the longest duration that a token and a record can hold: four bytes of
 // seconds.
-const maxSeconds = math.MaxUint32 * time.Second
+const longest = math.MaxUint32 * time.Second
 
 // settings is the one table of settings. Flags, variables, YAML names, help and the
 // README's table come from it. purposes alone is not here: see purposes.go.

@@ -17,6 +17,7 @@ import (
 // Server is a running server. Close it after use.
 type Server struct {
 	mini *miniredis.Miniredis
+	addr string
 
 	mu  sync.Mutex
 	now time.Time // zero: the host's clock runs
@@ -44,11 +45,12 @@ func (s *Server) listen(addr string) (*Server, error) {
 	if err := s.mini.StartAddr(addr); err != nil {
 		return nil, fmt.Errorf("devredis: %w", err)
 	}
+	s.addr = s.mini.Addr()
 	return s, nil
 }
 
-// Addr returns the address that the server listens on.
-func (s *Server) Addr() string { return s.mini.Addr() }
+// Addr returns the address that the server listens on, or did.
+func (s *Server) Addr() string { return s.addr }
 
 // URL returns the server's URL.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
