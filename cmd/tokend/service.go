@@ -83,19 +83,22 @@ func (s *service) assemble(cfg *config.Config) error {
 	}
 	metrics := httpapi.NewMetrics(buildVersion(), runtime.Version(), ring.KeyIDs(), s.pool)
 	store := redisstore.New(s.parts.rdb, redisstore.Options{
-		Prefix:  cfg.Redis.KeyPrefix,
-		Timeout: cfg.Redis.Timeout,
-		Observe: metrics.ObserveRedis,
+		Prefix:       cfg.Redis.KeyPrefix,
+		Timeout:      cfg.Redis.Timeout,
+		WaitReplicas: cfg.Redis.WaitReplicas,
+		WaitTimeout:  cfg.Redis.WaitTimeout,
+		Observe:      metrics.ObserveRedis,
 	})
 	s.api = httpapi.New(httpapi.Options{
-		Tokens:    token.NewService(ring, store, tokenOptions(cfg)),
-		Callers:   s.parts.callers,
-		Ping:      store.Ping,
-		Metrics:   metrics,
-		Log:       s.log,
-		Outcomes:  outcomes,
-		LogUser:   user,
-		BodyBytes: int64(cfg.Limits.BodyBytes),
+		Tokens:      token.NewService(ring, store, tokenOptions(cfg)),
+		Callers:     s.parts.callers,
+		Ping:        store.Ping,
+		Metrics:     metrics,
+		Log:         s.log,
+		Outcomes:    outcomes,
+		LogUser:     user,
+		BodyBytes:   int64(cfg.Limits.BodyBytes),
+		CORSOrigins: cfg.CORS.Origins,
 	})
 	if s.public, err = listen("listen", cfg.Listen, s.api, s.log); err != nil {
 		return err

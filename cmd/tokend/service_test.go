@@ -111,6 +111,41 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// What the configuration says reaches the service.
+func TestServeSettings(t *testing.T) {
+	file := written(t, "purposes: {order.create: {ttl: 7s}}\ncors: {origins: ['https://shop.example']}\nredis: {key_prefix: shop}\nlog: {outcomes: none}\n")
+	store := testStore(t)
+	r := startCommand(t, serveEnviron(store.URL(), "TOKEND_CONFIG="+file), "serve")
+	environ := []string{"TOKEND_URL=" + r.url, "TOKEND_TOKEN=" + bearer(t, "alice", "")}
+	if got := runCommand(t, environ, "", "issue", "--purpose=order.create", "--json"); !strings.Contains(got.stdout, `"ttl":7}`) {
+		t.Errorf("the purpose's ttl: %+v", got)
+	}
+	if got := runCommand(t, environ, "", "issue"); got.status != exitRefused || !strings.Contains(got.stderr, "configured purposes") {
+		t.Errorf("another purpose: %+v", got)
+	}
+	req, err := http.NewRequest(http.MethodGet, r.url+"/livez", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Origin", "https://shop.example")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != "https://shop.example" {
+		t.Errorf("origin %q", got)
+	}
+	for _, key := range store.Mini().Keys() {
+		if !strings.HasPrefix(key, "shop:") {
+			t.Errorf("key %q", key)
+		}
+	}
+	if log := r.stderr.String(); strings.Contains(log, `"op":`) {
+		t.Errorf("outcomes in the log:\n%s", log)
+	}
+}
+
 func TestServeProfiles(t *testing.T) {
 	r := startCommand(t, serveEnviron(testStore(t).URL()), "serve", "--admin-pprof")
 	if status, _ := get(t, r.adminURL+"/debug/pprof/"); status != http.StatusOK {

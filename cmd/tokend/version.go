@@ -22,9 +22,15 @@ func newVersion(p *program) *cobra.Command {
 	}
 }
 
-// buildVersion names the build: the module's version, or the commit that it was built
-// from, as the Go tool has stamped it.
+// version names the build where the linker is told to (-X main.version=…).
+var version string
+
+// buildVersion names the build: as the linker was told, or else by the module's version
+// or the commit that it was built from, as the Go tool has stamped it.
 func buildVersion() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -33,21 +39,21 @@ func buildVersion() string {
 }
 
 func versionOf(info *debug.BuildInfo) string {
-	version := info.Main.Version
-	if version == "" {
-		version = "(devel)"
+	name := info.Main.Version
+	if name == "" {
+		name = "(devel)"
 	}
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
 	revision := settings["vcs.revision"]
-	if revision == "" || strings.Contains(version, revision[:min(12, len(revision))]) {
-		return version
+	if revision == "" || strings.Contains(name, revision[:min(12, len(revision))]) {
+		return name
 	}
-	version += "+" + revision[:min(12, len(revision))]
+	name += "+" + revision[:min(12, len(revision))]
 	if settings["vcs.modified"] == "true" {
-		version += ".dirty"
+		name += ".dirty"
 	}
-	return version
+	return name
 }
