@@ -76,10 +76,11 @@ func (s *Store) consumption(c token.Consumption) *call {
 		h := c.Digest.Hash()
 		digest = h[:]
 	}
+	expires, ends := c.Token.ExpiresAt.UnixMilli(), last(c.Token).UnixMilli()
 	return &call{
 		script: consumeScript,
 		keys:   []string{s.key(c.User, c.Token.ID)},
-		args:   []any{attempt[:], digest, c.Token.ExpiresAt.UnixMilli(), last(c.Token).UnixMilli()},
+		args:   []any{attempt[:], digest, expires, ends, bytes48(ends), ends + keptOn.Milliseconds()},
 	}
 }
 

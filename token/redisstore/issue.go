@@ -18,26 +18,7 @@ var issueScript = newScript("issue", true, issueSource)
 // Issue makes the records of new tokens. A call whose caller hangs up is carried out all
 // the same.
 func (s *Store) Issue(ctx context.Context, n token.NewRecords) (token.Issued, error) {
-	user := n.User.Hash()
-	keys := make([]string, 0, len(n.IDs)+1)
-	for _, id := range n.IDs {
-		keys = append(keys, TokenKey(s.opts.Prefix, user, id))
-	}
-	life := int64(n.TTL / time.Second)
-	state := []byte{stateIssued}
-	if n.Mode == token.Delete {
-		state[0] |= flagDelete
-	}
-	var spans [8]byte
-	binary.BigEndian.PutUint32(spans[:4], uint32(life))
-	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
-	args := append(make([]any, 0, 6), len(n.IDs), life, state, spans[:])
-	if n.Rate.PerMinute > 0 {
-		keys = append(keys, RateKey(s.opts.Prefix, user))
-		args = append(args, float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst)
-	}
-	c := &call{script: issueScript, keys: keys, args: args, once: n.Mode == token.Delete}
-	r, err := s.run(ctx, c)
+	r, err := s.run(ctx, s.issuing(n))
 	if err != nil {
 		return token.Issued{}, err
 	}
@@ -63,4 +44,27 @@ func (s *Store) Issue(ctx context.Context, n token.NewRecords) (token.Issued, er
 		}
 	}
 	return token.Issued{}, unlisted("issue", r)
+}
+
+// issuing returns the call that makes n.
+func (s *Store) issuing(n token.NewRecords) *call {
+	user := n.User.Hash()
+	keys := make([]string, 0, len(n.IDs)+1)
+	for _, id := range n.IDs {
+		keys = append(keys, TokenKey(s.opts.Prefix, user, id))
+	}
+	life := int64(n.TTL / time.Second)
+	state := []byte{stateIssued}
+	if n.Mode == token.Delete {
+		state[0] |= flagDelete
+	}
+	var spans [8]byte
+	binary.BigEndian.PutUint32(spans[:4], uint32(life))
+	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
+	args := append(make([]any, 0, 6), len(n.IDs), life+1, state, spans[:])
+	if n.Rate.PerMinute > 0 {
+		keys = append(keys, RateKey(s.opts.Prefix, user))
+		args = append(args, float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst)
+	}
+	return &call{script: issueScript, keys: keys, args: args, once: n.Mode == token.Delete}
 }

@@ -2,40 +2,40 @@
 -- the same call has made.
 -- KEYS[1 … n]  the tokens' records
 -- KEYS[n + 1]  the user's rate; left out where the call is not limited
--- ARGV[1]  n                   ARGV[2]  life, seconds
+-- ARGV[1]  n                   ARGV[2]  seconds until Redis drops an unused record
 -- ARGV[3]  state, as a record's second byte        ARGV[4]  life and retention, as in one
 -- ARGV[5]  µs between two tokens in the long run   ARGV[6]  how many at once
--- returns  {'issued', now, ''}       made; now is their issued_at
---          {'issued', now, record}   an earlier send had made them; the first's record
---          {'limited', now, us}      us: µs until a call like this one passes
---          {'taken', now, ''}        a key is another's: a fault
+-- returns  issued              made; the time is their issued_at
+--          issued record       an earlier send had made them; the first's record
+--          limited us          us: in decimal, µs until a call like this one passes
+--          taken               a key is another's: a fault
 -- Reads with GET, so that the first write is refused while Redis is full; GETEX comes
 -- only before a refusal.
 
-local us = clock()
-local now = floor(us / 1000)
+local now, beyond = clock()
+local stamp = bytes48(now)
 local n = tonumber(ARGV[1])
-local rec = redis.call('GET', KEYS[1])
+local rec = call('GET', KEYS[1])
 if rec then
-  return {'issued', now, rec}
+  return 'issued ' .. stamp .. rec
 end
-local tat
+local us, tat
 if KEYS[n + 1] then
-  local interval, burst = tonumber(ARGV[5]), tonumber(ARGV[6])
-  tat = math.max(tonumber(redis.call('GET', KEYS[n + 1]) or 0), us) + n * interval
-  local over = tat - us - burst * interval
+  us = now * 1000 + beyond
+  tat = math.max(tonumber(call('GET', KEYS[n + 1]) or 0), us) + n * ARGV[5]
+  local over = tat - us - ARGV[6] * ARGV[5]
   if over > 0 then
-    redis.call('GETEX', KEYS[n + 1])
-    return {'limited', now, int(math.ceil(over))}
+    call('GETEX', KEYS[n + 1])
+    return 'limited ' .. stamp .. int(math.ceil(over))
   end
 end
-rec = '\1' .. ARGV[3] .. bytes48(now) .. ARGV[4]
+rec = '\1' .. ARGV[3] .. stamp .. ARGV[4]
 for i = 1, n do
-  if not redis.call('SET', KEYS[i], rec, 'NX', 'EX', ARGV[2] + 1) then
-    return {'taken', now, ''}
+  if not call('SET', KEYS[i], rec, 'NX', 'EX', ARGV[2]) then
+    return 'taken ' .. stamp
   end
 end
 if tat then
-  redis.call('SET', KEYS[n + 1], int(tat), 'PX', int(math.ceil((tat - us) / 1000)))
+  call('SET', KEYS[n + 1], int(tat), 'PX', int(math.max(1, math.ceil((tat - us) / 1000))))
 end
-return {'issued', now, ''}
+return 'issued ' .. stamp

@@ -19,6 +19,15 @@ func (s *Store) nodeOf(ctx context.Context, key string) (node, error) {
 	return s.rdb, nil
 }
 
+// batcher returns nd's.
+func (s *Store) batcher(nd node) *batcher {
+	if b, ok := s.batchers.Load(nd); ok {
+		return b.(*batcher)
+	}
+	b, _ := s.batchers.LoadOrStore(nd, &batcher{send: func(ctx context.Context, calls []*call) { s.runOn(ctx, nd, calls) }})
+	return b.(*batcher)
+}
+
 // eachNode parts n things by the servers that hold their keys and calls run for each
 // server, at the same time; failed where the server of a thing is not known.
 func (s *Store) eachNode(ctx context.Context, n int, key func(int) string, run func(node, []int), failed func(int, error)) {

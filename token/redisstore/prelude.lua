@@ -3,16 +3,20 @@
 --
 -- Scripts read with GETEX, a write, so that a demoted or cut-off master answers
 -- READONLY or NOREPLICAS, and never a stale refusal. Every check precedes the first
--- other write. A script answers {status, now, record}; its caller lists the statuses.
+-- other write.
+--
+-- A script answers one string: a status, a space, the time (6 bytes, ms), and mostly the
+-- record. Its caller lists the statuses.
 
 local ISSUED, USED, REVOKED = 1, 2, 3 -- the low three bits of the state byte
 local DELETE = 64 -- its seventh: a token of delete mode
-local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 
--- The time: Unix microseconds.
+-- The time: Unix milliseconds, and the microseconds beyond them.
 local function clock()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
+  local t = call('TIME')
+  local ms = floor(t[2] / 1000)
+  return t[1] * 1000 + ms, t[2] - ms * 1000
 end
 
 -- A whole number in decimal: Lua's own conversion keeps 14 digits.
@@ -40,7 +44,7 @@ end
 -- past. The state of a record in another version, or too short for one, is 0, which no
 -- caller knows.
 local function read(key, now)
-  local rec = redis.call('GETEX', key)
+  local rec = call('GETEX', key)
   if not rec then
     return nil, nil
   end
@@ -67,20 +71,20 @@ end
 -- Writes rec, whose stated end is ends, and has Redis drop it a minute later: a clock
 -- that jumps a little must not make a used token look like one never used.
 local function write(key, rec, ends)
-  redis.call('SET', key, rec, 'PXAT', int(ends + 60000))
+  call('SET', key, rec, 'PXAT', int(ends + 60000))
 end
 
 -- Where no record tells what became of a token, or one says that it is unused: what
 -- the time says of it, or nil if it is good.
 local function by_time(rec, now, expires, last)
   if now >= last then
-    return 'stale'
+    return 'stale '
   end
   if now >= expires then
-    return 'expired'
+    return 'expired '
   end
   if not rec then
-    return 'lost'
+    return 'lost '
   end
   return nil
 end

@@ -42,6 +42,9 @@ const (
 	flagDelete   = 64
 )
 
+// keptOn is how long Redis keeps a record past its stated end; prelude.lua has it too.
+const keptOn = time.Minute
+
 // record is a record's contents.
 type record struct {
 	state     byte
@@ -84,6 +87,13 @@ func millis(b string) time.Time {
 	var wide [8]byte
 	copy(wide[2:], b[:6])
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(wide[:]))).UTC()
+}
+
+// bytes48 returns ms as it stands in a record.
+func bytes48(ms int64) []byte {
+	var wide [8]byte
+	binary.BigEndian.PutUint64(wide[:], uint64(ms))
+	return wide[2:]
 }
 
 func seconds(b string) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -438,4 +439,49 @@ func TestUnknownRecords(t *testing.T) {
 	rdb.LPush(t.Context(), key, "x")
 	_, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
 	mustFault(t, "consume, wrong type", err)
+}
+
+// TestBrokenBatch breaks the connection in the middle of batches: no call is lost, none is
+// answered with another's answer, and no token is consumed twice.
+func TestBrokenBatch(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
+	t.Cleanup(func() { rdb.Close() })
+	s := redisstore.New(rdb, redisstore.Options{Timeout: 30 * time.Second})
+	const callers, rounds = 64, 20
+	for range rounds {
+		tokens := make([]*token.Token, callers)
+		for i := range tokens {
+			tokens[i] = opened(t, s, token.Record)
+		}
+		proxy.DropReply("evalsha")
+		var wg sync.WaitGroup
+		var winners [callers]atomic.Int32
+		for i := range callers {
+			for _, a := range []token.Attempt{"a", "b"} {
+				wg.Go(func() {
+					got, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tokens[i], Attempt: a})
+					switch {
+					case err == nil:
+						winners[i].Add(1)
+						if got.UsedAt.IsZero() {
+							t.Errorf("token %d by %s: %+v", i, a, got)
+						}
+					case !errors.Is(err, token.ErrUsed):
+						t.Errorf("token %d by %s: %v", i, a, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for i := range callers {
+			if n := winners[i].Load(); n != 1 {
+				t.Errorf("token %d was consumed by %d attempts", i, n)
+			}
+		}
+	}
+	if got := proxy.Dropped(); got != rounds {
+		t.Errorf("%d replies were dropped, want %d", got, rounds)
+	}
 }

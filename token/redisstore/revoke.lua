@@ -2,39 +2,41 @@
 -- KEYS[1]  the token's record
 -- ARGV[1]  expiry, ms          ARGV[2]  expiry + retention, ms
 --          both '' where only the ID is known: then the record alone tells
--- returns  {'revoked' | 'used', now, record}
---          {'stale' | 'expired' | 'lost', now, record or ''}
---          {'gone', now, ''}         only the ID is known, and there is no record
---          {'delete', now, record}   a token of delete mode, which cannot be revoked
---          {'unknown', now, record}  a state of a later release: a fault
+-- returns  revoked | used record
+--          stale | expired | lost, with the record if there is one
+--          gone                only the ID is known, and there is no record
+--          delete record       a token of delete mode, which cannot be revoked
+--          unknown record      a state of a later release: a fault
 
-local now = floor(clock() / 1000)
+local now = clock()
+local stamp = bytes48(now)
 local rec, state = read(KEYS[1], now)
 
 if state == USED then
-  return {'used', now, rec}
+  return 'used ' .. stamp .. rec
 end
 if state == REVOKED then
+  -- Written again, changing nothing, so that WAIT has something to wait for.
   write(KEYS[1], rec, u48(rec, 17))
-  return {'revoked', now, rec}
+  return 'revoked ' .. stamp .. rec
 end
 if rec and state ~= ISSUED then
-  return {'unknown', now, rec}
+  return 'unknown ' .. stamp .. rec
 end
 if rec and byte(rec, 2) >= DELETE then
-  return {'delete', now, rec}
+  return 'delete ' .. stamp .. rec
 end
 local expires, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not expires then
   if not rec then
-    return {'gone', now, ''}
+    return 'gone ' .. stamp
   end
   expires, last = signed(rec)
 end
 local refusal = by_time(rec, now, expires, last)
 if refusal then
-  return {refusal, now, rec or ''}
+  return refusal .. stamp .. (rec or '')
 end
-rec = char(1, REVOKED) .. sub(rec, 3, 16) .. bytes48(last) .. bytes48(now) .. fence(rec) .. string.rep('\0', 12)
+rec = '\1\3' .. sub(rec, 3, 16) .. bytes48(last) .. stamp .. fence(rec) .. string.rep('\0', 12)
 write(KEYS[1], rec, last)
-return {'revoked', now, rec}
+return 'revoked ' .. stamp .. rec

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,7 @@ func newScript(op string, change bool, source string) *script {
 	return &script{op, change, source, hex.EncodeToString(sum[:])}
 }
 
-// reply is what every script answers.
+// reply is what every script answers; see prelude.lua.
 type reply struct {
 	status string
 	now    time.Time
@@ -47,6 +48,8 @@ type call struct {
 
 	reply reply
 	err   error // a *token.Fault: a script's refusals are replies
+
+	called chan bool // for the batcher: true to lead, false when answered
 }
 
 // command returns c as a command: by the script's SHA-1, or whole where Redis does not
@@ -80,23 +83,19 @@ func (c *call) take(cmd redis.Cmder) {
 		c.err = fault(c.script.op, err)
 		return
 	}
-	var vals []any
+	var text string
 	switch cmd := cmd.(type) {
 	case *redis.Cmd:
-		vals, _ = cmd.Val().([]any)
+		text, _ = cmd.Val().(string)
 	case onceCmd:
-		vals, _ = cmd.Val().([]any)
+		text, _ = cmd.Val().(string)
 	}
-	if len(vals) == 3 {
-		status, ok1 := vals[0].(string)
-		now, ok2 := vals[1].(int64)
-		rec, ok3 := vals[2].(string)
-		if ok1 && ok2 && ok3 {
-			c.reply, c.err = reply{status, time.UnixMilli(now).UTC(), rec}, nil
-			return
-		}
+	status, rest, ok := strings.Cut(text, " ")
+	if !ok || len(rest) < 6 {
+		c.err = fault(c.script.op, fmt.Errorf("script answered %d bytes that say nothing", len(text)))
+		return
 	}
-	c.err = fault(c.script.op, fmt.Errorf("script answered %d values, or of the wrong types", len(vals)))
+	c.reply, c.err = reply{status, millis(rest), rest[6:]}, nil
 }
 
 // run runs c in one round trip, within the store's timeout. A change is carried out even
@@ -105,24 +104,21 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 	if c.script.change {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
 	began := time.Now()
-	if c.script.change && s.opts.WaitReplicas > 0 {
-		if nd, err := s.nodeOf(ctx, c.keys[0]); err != nil {
-			c.err = fault(c.script.op, err)
-		} else {
-			s.runOn(ctx, nd, []*call{c})
-		}
-	} else {
-		cmd := c.command(ctx, false)
-		if err := s.rdb.Process(ctx, cmd); unknownScript(err) {
-			cmd = c.command(ctx, true)
-			s.rdb.Process(ctx, cmd)
-		}
-		c.take(cmd)
+	defer func() { s.opts.Observe(c.script.op, time.Since(began)) }()
+	nd, err := s.nodeOf(ctx, c.keys[0])
+	if err != nil {
+		return reply{}, fault(c.script.op, err)
 	}
-	s.opts.Observe(c.script.op, time.Since(began))
+	if c.once || c.script.change && s.opts.WaitReplicas > 0 {
+		// These keep to themselves: a pipeline with a command that is not to be sent twice
+		// is not sent twice whole, and one that waits for replicas holds its connection.
+		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+		s.runOn(ctx, nd, []*call{c})
+	} else if err := s.batcher(nd).do(ctx, c, s.opts.Timeout); err != nil {
+		return reply{}, fault(c.script.op, err)
+	}
 	return c.reply, c.err
 }
 
@@ -144,6 +140,9 @@ func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
 				unknown = append(unknown, c)
 				continue
 			}
+			if moved(cmds[i].Err()) {
+				cmds[i] = s.follow(ctx, c)
+			}
 			if c.take(cmds[i]); c.err == nil && !waited {
 				c.err = fault(c.script.op, err)
 			}
@@ -155,6 +154,21 @@ func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
 	for _, c := range calls {
 		c.err = fault(c.script.op, errors.New("the server forgets its scripts at once"))
 	}
+}
+
+// follow runs c by the cluster's client, which goes where it is sent: the node that was
+// asked does not hold c's key any more.
+func (s *Store) follow(ctx context.Context, c *call) redis.Cmder {
+	cmd := c.command(ctx, false)
+	if unknownScript(s.rdb.Process(ctx, cmd)) {
+		cmd = c.command(ctx, true)
+		s.rdb.Process(ctx, cmd)
+	}
+	return cmd
+}
+
+func moved(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }

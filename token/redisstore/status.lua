@@ -1,7 +1,10 @@
 -- Reads a token's record and changes nothing.
 -- KEYS[1]  the token's record
--- returns  {'found', now, record} | {'absent', now, ''}
+-- returns  found record | absent
 
-local now = floor(clock() / 1000)
+local now = clock()
 local rec = read(KEYS[1], now)
-return {rec and 'found' or 'absent', now, rec or ''}
+if rec then
+  return 'found ' .. bytes48(now) .. rec
+end
+return 'absent ' .. bytes48(now)

@@ -12,6 +12,7 @@ package redisstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,8 +24,9 @@ var _ token.Store = (*Store)(nil)
 
 // Store is a [token.Store] on Redis. It is safe for concurrent use.
 type Store struct {
-	rdb  redis.UniversalClient
-	opts Options
+	rdb      redis.UniversalClient
+	opts     Options
+	batchers sync.Map // of node to *batcher
 }
 
 // Options are a Store's.

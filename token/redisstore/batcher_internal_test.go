@@ -1,0 +1,191 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heldBatcher is a batcher whose batches are in flight until the test lets them go.
+type heldBatcher struct {
+	batcher
+	sent chan []*call // each batch, when it is sent
+	free chan struct{}
+}
+
+func newHeldBatcher() *heldBatcher {
+	h := &heldBatcher{sent: make(chan []*call, 100), free: make(chan struct{})}
+	h.send = func(_ context.Context, calls []*call) {
+		h.sent <- calls
+		<-h.free
+		for _, c := range calls {
+			c.reply.status = "answered " + c.keys[0]
+		}
+	}
+	return h
+}
+
+// start calls in the background and returns where the error will be.
+func (h *heldBatcher) start(ctx context.Context, key string) (*call, chan error) {
+	c, done := &call{keys: []string{key}}, make(chan error, 1)
+	go func() { done <- h.do(ctx, c, time.Second) }()
+	synctest.Wait()
+	return c, done
+}
+
+func mustAnswer(t *testing.T, c *call, done chan error) {
+	t.Helper()
+	if err := <-done; err != nil || c.reply.status != "answered "+c.keys[0] {
+		t.Errorf("%s: %q, %v", c.keys[0], c.reply.status, err)
+	}
+}
+
+func TestBatcherSharesRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		a, aDone := h.start(t.Context(), "a")
+		if batch := <-h.sent; len(batch) != 1 {
+			t.Errorf("a lone call waited for %d others", len(batch)-1)
+		}
+		b, bDone := h.start(t.Context(), "b")
+		c, cDone := h.start(t.Context(), "c")
+		h.free <- struct{}{}
+		mustAnswer(t, a, aDone)
+		if batch := <-h.sent; len(batch) != 2 || batch[0] != b || batch[1] != c {
+			t.Errorf("the next batch is of %d", len(batch))
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, b, bDone)
+		mustAnswer(t, c, cDone)
+		d, dDone := h.start(t.Context(), "d") // nothing is in flight any more
+		h.free <- struct{}{}
+		mustAnswer(t, d, dDone)
+	})
+}
+
+// TestBatcherCancelDropsOnlyItsOwn cancels a call that waits, one that is in flight and the
+// one that leads.
+func TestBatcherCancelDropsOnlyItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		leading, stopLeader := context.WithCancel(t.Context())
+		waiting, stopWaiter := context.WithCancel(t.Context())
+		flying, stopFlyer := context.WithCancel(t.Context())
+		a, aDone := h.start(leading, "a")
+		<-h.sent
+		b, bDone := h.start(t.Context(), "b")
+		_, cDone := h.start(waiting, "c")
+		_, dDone := h.start(flying, "d")
+		stopLeader() // its batch is not its own alone
+		stopWaiter()
+		synctest.Wait()
+		if err := <-cDone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the waiting call: %v, want it to be given up", err)
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, a, aDone)
+		if batch := <-h.sent; len(batch) != 2 {
+			t.Errorf("%d calls are sent, want b and d", len(batch))
+		}
+		stopFlyer()
+		synctest.Wait()
+		if err := <-dDone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the call in flight: %v, want it to be given up", err)
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, b, bDone)
+	})
+}
+
+func TestBatcherGivesUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		a, aDone := h.start(t.Context(), "a")
+		<-h.sent
+		began := time.Now()
+		_, bDone := h.start(t.Context(), "b")
+		if err := <-bDone; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
+			t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, a, aDone)
+		c, cDone := h.start(t.Context(), "c") // b is not sent any more, and left nothing behind
+		if batch := <-h.sent; len(batch) != 1 {
+			t.Errorf("%d calls are sent, want c alone", len(batch))
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, c, cDone)
+	})
+}
+
+func TestBatcherQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		a, aDone := h.start(t.Context(), "a")
+		<-h.sent
+		var calls []*call
+		var dones []chan error
+		for range maxQueue {
+			c, done := h.start(t.Context(), "waiting")
+			calls, dones = append(calls, c), append(dones, done)
+		}
+		began := time.Now()
+		_, done := h.start(t.Context(), "one too many")
+		if err := <-done; !errors.Is(err, errQueueFull) || time.Since(began) != 0 {
+			t.Errorf("above the bound: %v after %v, want %v at once", err, time.Since(began), errQueueFull)
+		}
+		for range 1 + maxQueue/maxBatch {
+			h.free <- struct{}{}
+		}
+		mustAnswer(t, a, aDone)
+		for i := range calls {
+			mustAnswer(t, calls[i], dones[i])
+		}
+		for len(h.sent) > 0 {
+			if batch := <-h.sent; len(batch) > maxBatch {
+				t.Errorf("a batch of %d, at most %d are sent together", len(batch), maxBatch)
+			}
+		}
+	})
+}
+
+// TestBatcherCalledWhileLeaving gives calls up at the very moment in which they are called
+// to lead: whoever waits must not wait for a leader that has gone.
+func TestBatcherCalledWhileLeaving(t *testing.T) {
+	var answered, givenUp atomic.Int64
+	b := &batcher{send: func(_ context.Context, calls []*call) {
+		for _, c := range calls {
+			c.reply.status = c.keys[0]
+		}
+	}}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 2000 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(20))*time.Microsecond)
+				c := &call{keys: []string{"k"}}
+				switch err := b.do(ctx, c, time.Minute); {
+				case err != nil:
+					givenUp.Add(1)
+				case c.reply.status != "k":
+					t.Errorf("not answered and not given up")
+				default:
+					answered.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d answered, %d given up", answered.Load(), givenUp.Load())
+	c := &call{keys: []string{"k"}}
+	if err := b.do(t.Context(), c, time.Minute); err != nil || c.reply.status != "k" || b.busy || len(b.queue) != 0 {
+		t.Errorf("afterwards: %v, busy %v, %d wait", err, b.busy, len(b.queue))
+	}
+}
