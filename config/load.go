@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/spf13/pflag"
@@ -81,17 +80,9 @@ func (s *Setting) from(l layer) (value, bool, error) {
 	case ok:
 		return value{}, false, errors.New("is given twice, by " + string(given.origin) + " and by " + string(path.origin) + ": keep one of them")
 	}
-	b, err := readFile(path.text())
+	secret, err := ReadSecret(path.text())
 	if err != nil {
 		return value{}, false, errors.New("needs a file that can be read, and the one that " + string(path.origin) + " names cannot: " + err.Error())
 	}
-	return textValue(string(withoutNewline(b)), path.origin), true, nil
-}
-
-// withoutNewline drops one final newline: editors and echo put one there.
-func withoutNewline(b []byte) []byte {
-	if rest, ok := bytes.CutSuffix(b, []byte("\r\n")); ok {
-		return rest
-	}
-	return bytes.TrimSuffix(b, []byte("\n"))
+	return textValue(secret.Reveal(), path.origin), true, nil
 }

@@ -5,41 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
-
-// maxFile bounds what is read of a configuration or secret file.
-const maxFile = 1 << 20
-
-// readFile returns what stands in the file at path. Its errors do not name the path: it
-// may be a secret in the wrong place.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxFile)
-	}
-	return b, nil
-}
-
-func withoutPath(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
 
 // yamlFile walks a YAML document. It works on the nodes and not on decoded values, for a
 // password that looks like a number must stay as it was written, and a fault names its
@@ -54,7 +24,7 @@ type yamlFile struct {
 // yamlLayer reads the YAML file at path.
 func yamlLayer(path string, faults *Faults) yamlFile {
 	y := yamlFile{name: filepath.Base(path), faults: faults, given: layer{}}
-	b, err := readFile(path)
+	b, err := ReadFile(path)
 	if err != nil {
 		faults.Add("config", "the file cannot be read: "+err.Error())
 		return y

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/tokend/client"
+	"example.com/tokend/config"
 	"example.com/tokend/httpapi/wire"
 )
 
@@ -61,11 +61,11 @@ func (c *caller) bearer() (string, error) {
 		return "", usagef("the caller's token is given twice: by itself and in a file")
 	}
 	if file != "" {
-		b, err := os.ReadFile(file)
+		secret, err := config.ReadSecret(file)
 		if err != nil {
-			return "", usagef("the file with the caller's token cannot be read: %v", cause(err))
+			return "", usagef("the file with the caller's token cannot be read: %v", err)
 		}
-		text = strings.TrimSuffix(string(b), "\n")
+		text = secret.Reveal()
 	}
 	return pick("--token, --token-file, TOKEND_TOKEN or TOKEND_TOKEN_FILE", text)
 }

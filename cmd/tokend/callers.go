@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi/auth"
@@ -31,9 +30,9 @@ func newCallers(a config.Auth, faults *config.Faults, log *slog.Logger) *auth.Au
 		c.Secrets = append(c.Secrets, []byte(s.Reveal()))
 	}
 	if a.PublicKeyFile != "" {
-		pem, err := os.ReadFile(a.PublicKeyFile)
+		pem, err := config.ReadFile(a.PublicKeyFile)
 		if err != nil {
-			faults.Add("auth.public_key_file", fmt.Sprintf("must name a file that can be read: %v", cause(err)))
+			faults.Add("auth.public_key_file", fmt.Sprintf("must name a file that can be read: %v", err))
 		}
 		c.PublicKeys = pem
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -83,13 +81,4 @@ func (c *certificate) stat() (stamps [2]stamp, err error) {
 		stamps[i] = stamp{info.ModTime(), info.Size()}
 	}
 	return stamps, nil
-}
-
-// cause returns what went wrong with a file, without its name: that may be a secret in
-// the wrong place.
-func cause(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err
-	}
-	return err
 }

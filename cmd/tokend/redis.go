@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -154,9 +153,9 @@ func trustCA(opts *redis.UniversalOptions, path string) error {
 	if opts.TLSConfig == nil {
 		return errors.New("needs a redis.url that begins with rediss://: nothing else is encrypted")
 	}
-	pem, err := os.ReadFile(path)
+	pem, err := config.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("must name a file that can be read: %w", cause(err))
+		return fmt.Errorf("must name a file that can be read: %w", err)
 	}
 	opts.TLSConfig.RootCAs = x509.NewCertPool()
 	if !opts.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {

@@ -35,7 +35,7 @@ func newParts(cfg *config.Config, faults *config.Faults, log *slog.Logger) *part
 	if t := cfg.TLS; t.CertFile != "" && t.KeyFile != "" {
 		var err error
 		if p.certificate, err = newCertificate(t.CertFile, t.KeyFile, log); err != nil {
-			faults.Add("tls.cert_file", fmt.Sprintf("and tls.key_file must name a certificate and its key in PEM: %v", cause(err)))
+			faults.Add("tls.cert_file", fmt.Sprintf("and tls.key_file must name a certificate and its key in PEM: %v", config.WithoutPath(err)))
 		}
 	}
 	return p
@@ -170,7 +170,7 @@ func (s *service) run(ctx context.Context) error {
 	return nil
 }
 
-// close closes what is left open. The metrics go last but for what they show.
+// close closes what is left open: the listeners, and then what serves them.
 func (s *service) close() {
 	for _, l := range []*listener{s.public, s.admin} {
 		if l != nil {
