@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // slowWriter holds its first write until it is let go.
@@ -24,6 +25,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 func TestLineWriterSharesWrites(t *testing.T) {
 	slow := &slowWriter{hold: make(chan struct{})}
 	l := newLineWriter(slow)
+	l.last = time.Now().Add(time.Hour) // no line is a lone one, however slow the machine
 	var want strings.Builder
 	for i := range 100 { // none of them waits for the writer
 		fmt.Fprintf(&want, "line %d\n", i)
@@ -42,6 +44,7 @@ func TestLineWriterSharesWrites(t *testing.T) {
 func TestLineWriterIsBounded(t *testing.T) {
 	slow := &slowWriter{hold: make(chan struct{})}
 	l := newLineWriter(slow)
+	l.last = time.Now().Add(time.Hour)
 	line := bytes.Repeat([]byte("x"), 1<<10)
 	var wg sync.WaitGroup
 	const lines = 4 * maxPending / 1024
@@ -64,4 +67,14 @@ func TestLineWriterIsBounded(t *testing.T) {
 		t.Errorf("%d bytes were written, want %d", slow.Len(), lines*len(line))
 	}
 	l.Flush() // again, with nothing to do
+}
+
+// TestLineWriterWritesALoneLineAtOnce: it stands in the log when Write returns.
+func TestLineWriterWritesALoneLineAtOnce(t *testing.T) {
+	var log bytes.Buffer
+	l := newLineWriter(&log)
+	l.Write([]byte("a line\n"))
+	if log.String() != "a line\n" {
+		t.Errorf("log: %q", log.String())
+	}
 }

@@ -5,10 +5,16 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		// What lives is a few megabytes, what a request leaves behind a few kilobytes: to
+		// collect that less often costs little memory and saves a twentieth of the time.
+		debug.SetGCPercent(400)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	stderr := newLineWriter(os.Stderr)
