@@ -110,14 +110,21 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 	if err != nil {
 		return reply{}, fault(c.script.op, err)
 	}
-	if c.once || c.script.change && s.opts.WaitReplicas > 0 {
+	switch {
+	case c.once || c.script.change && s.opts.WaitReplicas > 0:
 		// These keep to themselves: a pipeline with a command that is not to be sent twice
 		// is not sent twice whole, and one that waits for replicas holds its connection.
 		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
 		s.runOn(ctx, nd, []*call{c})
-	} else if err := s.batcher(nd).do(ctx, c, s.opts.Timeout); err != nil {
-		return reply{}, fault(c.script.op, err)
+	case s.opts.NoBatching:
+		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+		c.take(s.alone(ctx, c))
+	default:
+		if err := s.batcher(nd).do(ctx, c, s.opts.Timeout); err != nil {
+			return reply{}, fault(c.script.op, err)
+		}
 	}
 	return c.reply, c.err
 }
@@ -141,7 +148,7 @@ func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
 				continue
 			}
 			if moved(cmds[i].Err()) {
-				cmds[i] = s.follow(ctx, c)
+				cmds[i] = s.alone(ctx, c) // the node does not hold the key any more
 			}
 			if c.take(cmds[i]); c.err == nil && !waited {
 				c.err = fault(c.script.op, err)
@@ -156,9 +163,8 @@ func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
 	}
 }
 
-// follow runs c by the cluster's client, which goes where it is sent: the node that was
-// asked does not hold c's key any more.
-func (s *Store) follow(ctx context.Context, c *call) redis.Cmder {
+// alone sends c by itself. A cluster's client goes where it is told to.
+func (s *Store) alone(ctx context.Context, c *call) redis.Cmder {
 	cmd := c.command(ctx, false)
 	if unknownScript(s.rdb.Process(ctx, cmd)) {
 		cmd = c.command(ctx, true)

@@ -38,6 +38,7 @@ type Options struct {
 	// fault, although the master has the change.
 	WaitReplicas int
 	WaitTimeout  time.Duration
+	NoBatching   bool                                // calls share no round trips; to measure against
 	Observe      func(op string, took time.Duration) // told of each call to Redis; may be nil
 }
 
