@@ -85,9 +85,7 @@ func (c *call) succeed(body any) error {
 
 // fail answers with the problem that err is. It returns nil, as the answer is given.
 func (c *call) fail(err error) error {
-	p := problemOf(err)
-	p.RequestID = c.requestID
-	c.outcome.refused(p, err)
+	p := c.problem(&c.outcome, err)
 	h := c.echo.Response().Header()
 	if p.RetryAfter > 0 {
 		h["Retry-After"] = []string{fmt.Sprint(p.RetryAfter)}
@@ -102,6 +100,17 @@ func (c *call) fail(err error) error {
 	}
 	c.write(p.Status, typeProblem, b)
 	return nil
+}
+
+// problem returns the problem that err is, and notes it in o.
+func (c *call) problem(o *outcome, err error) *wire.Problem {
+	p := problemOf(err)
+	p.RequestID = c.requestID
+	if p.Ref == "" {
+		p.Ref = o.ref // a fault, or a panic, about a token that was read before
+	}
+	o.refused(p, err)
+	return p
 }
 
 func (c *call) write(status int, contentType []string, body []byte) {

@@ -40,7 +40,7 @@ func (s *Server) consumeBatch(c *call, req *wire.ConsumeBatchRequest) (wire.Cons
 	for i := range req.Items {
 		item, err := c.consumption(&c.items[i], &req.Items[i])
 		if err != nil {
-			resp.Results[i].Problem = c.itemProblem(&c.items[i], err)
+			resp.Results[i].Problem = c.problem(&c.items[i], err)
 			continue
 		}
 		items, places, cs = append(items, item), append(places, i), append(cs, item.Consumption)
@@ -51,22 +51,13 @@ func (s *Server) consumeBatch(c *call, req *wire.ConsumeBatchRequest) (wire.Cons
 	got, errs := s.opts.Tokens.ConsumeBatch(c.ctx(), cs)
 	for j, i := range places {
 		if errs[j] != nil {
-			resp.Results[i].Problem = c.itemProblem(&c.items[i], errs[j])
+			resp.Results[i].Problem = c.problem(&c.items[i], errs[j])
 			continue
 		}
 		done := items[j].consumed(&c.items[i], got[j])
 		resp.Results[i].Consumed = &done
 	}
 	return resp, nil
-}
-
-// itemProblem returns the problem that the single call would have answered with, and notes
-// it in o.
-func (c *call) itemProblem(o *outcome, err error) *wire.Problem {
-	p := problemOf(err)
-	p.RequestID = c.requestID
-	o.refused(p, err)
-	return p
 }
 
 // consumption is a token to consume, opened, and its purpose.

@@ -203,6 +203,15 @@ func (h *harness) do(r request) answer {
 	return a
 }
 
+// serve has the server answer r without a connection, and returns the status.
+func (h *harness) serve(r request) int {
+	req := httptest.NewRequest(http.MethodPost, r.path, nil)
+	req.Header.Set("Authorization", "Bearer "+r.auth)
+	w := httptest.NewRecorder()
+	h.srv.ServeHTTP(w, req)
+	return w.Code
+}
+
 func isProbe(path string) bool { return path == wire.PathLivez || path == wire.PathReadyz }
 
 // checkProblem reads a's problem and holds it to the one form that all have.

@@ -79,7 +79,7 @@ func (o *outcome) refused(p *wire.Problem, err error) {
 	kind, _ := wire.KindOf(p.Code)
 	o.code, o.status, o.next, o.fault = string(p.Code), p.Status, p.Next, kind.Fault
 	o.usedBy = p.UsedBy
-	if p.Ref != "" {
+	if o.ref == "" && p.Ref != "" {
 		o.ref, o.expiresAt = p.Ref, p.ExpiresAt.Time()
 	}
 	switch {

@@ -19,6 +19,7 @@ type problemError struct {
 	code   wire.Code
 	detail string // for the wire
 	field  string
+	retry  int64 // seconds to wait, where asking again may help
 	cause  error // for the log, never for the wire
 }
 
@@ -94,7 +95,7 @@ func problemOf(err error) *wire.Problem {
 	}
 	if e, ok := errors.AsType[*problemError](err); ok {
 		p := newProblem(e.code, e.detail)
-		p.Field = e.field
+		p.Field, p.RetryAfter = e.field, e.retry
 		return p
 	}
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {

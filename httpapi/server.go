@@ -53,6 +53,7 @@ type Server struct {
 	echo     *echo.Echo
 	ready    *readiness
 	draining atomic.Bool
+	busy     atomic.Int64 // calls being answered
 }
 
 // New returns a Server.
@@ -113,6 +114,10 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 	return func(ec echo.Context) error {
 		c := s.begin(ec, op)
 		defer c.end()
+		defer s.busy.Add(-1)
+		if s.busy.Add(1) > maxBusy {
+			return c.fail(errOverloaded)
+		}
 		var err error
 		if c.caller, err = s.opts.Callers.Authenticate(c.ctx(), ec.Request().Header["Authorization"]); err != nil {
 			return c.fail(err)
@@ -130,6 +135,17 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 		}
 		return c.succeed(resp)
 	}
+}
+
+// maxBusy bounds the calls that are answered at the same time. Whoever comes above it is
+// told at once to come again: late answers to all help nobody. At the pace of two cores it
+// is what is done in a tenth of a second.
+const maxBusy = 2048
+
+var errOverloaded = &problemError{
+	code:   wire.CodeStoreUnavailable,
+	detail: "the service has more calls than it can answer in time: send the same request, with the same attempt, again",
+	retry:  retrySoon,
 }
 
 // Who may call what.

@@ -164,6 +164,9 @@ func TestStoreDown(t *testing.T) {
 		if a.Code != wire.CodeStoreUnavailable || a.Next != wire.NextRetry || a.header.Get("Retry-After") != "1" {
 			t.Errorf("%s while Redis is down: %s", e.path, a.body)
 		}
+		if issues := e.path == wire.PathTokens || e.path == wire.PathBatch; (a.Ref != tok.Ref) != issues {
+			t.Errorf("%s while Redis is down names %q, the token is %s", e.path, a.Ref, tok.Ref)
+		}
 	}
 	// What needs no store is told all the same.
 	if a := h.do(request{path: wire.PathConsume, body: body("token", tok.Token, "user", "bob")}); a.Code != wire.CodeWrongUser {

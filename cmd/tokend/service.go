@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"golang.org/x/net/netutil"
+
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi"
 	"example.com/tokend/httpapi/auth"
@@ -192,8 +194,12 @@ func listen(name, addr string, h http.Handler, log *slog.Logger) (*listener, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &listener{l, newServer(h, log)}, nil
+	return &listener{netutil.LimitListener(l, maxConns), newServer(h, log)}, nil
 }
+
+// maxConns bounds a listener's connections. Those beyond it wait to be accepted, so that a
+// flood of them costs the callers that are there nothing.
+const maxConns = 10_000
 
 // newServer returns a server that no caller can hold up. A long call waits 30 s for its
 // answer.
