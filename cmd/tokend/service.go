@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"golang.org/x/net/netutil"
 
 	"example.com/tokend/config"
