@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -163,7 +165,7 @@ func (s *service) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.shutdown.Timeout)
 	defer cancel()
-	if err := s.public.server.Shutdown(ctx); err != nil {
+	if err := s.public.server.Shutdown(ctx); err != nil && s.public.cutOff() {
 		s.log.Error("requests were cut off", "after", s.shutdown.Timeout.String())
 		return fmt.Errorf("requests were still in flight after shutdown.timeout: %w", err)
 	}
@@ -185,6 +187,8 @@ func (s *service) close() {
 type listener struct {
 	net.Listener
 	server *http.Server
+	open   atomic.Int64 // connections
+	unused sync.Map     // those of them that no request has come by
 }
 
 // listen listens on addr, which is the setting called name.
@@ -193,7 +197,35 @@ func listen(name, addr string, h http.Handler, log *slog.Logger) (*listener, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &listener{netutil.LimitListener(l, maxConns), newServer(h, log)}, nil
+	ln := &listener{Listener: netutil.LimitListener(l, maxConns), server: newServer(h, log)}
+	ln.server.ConnState = ln.note
+	return ln, nil
+}
+
+// note is the server's ConnState.
+func (l *listener) note(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		l.open.Add(1)
+		l.unused.Store(c, nil)
+	case http.StateActive:
+		l.unused.Delete(c)
+	case http.StateClosed:
+		l.open.Add(-1)
+		l.unused.Delete(c)
+	}
+}
+
+// cutOff tells whether a Shutdown that came to its deadline left a request unanswered. It
+// waits some seconds for the first one of each new connection, too, and browsers and
+// proxies open some that they never use.
+func (l *listener) cutOff() bool {
+	n := l.open.Load()
+	l.unused.Range(func(any, any) bool {
+		n--
+		return true
+	})
+	return n > 0
 }
 
 // maxConns bounds a listener's connections. Those beyond it wait to be accepted, so that a
