@@ -144,6 +144,17 @@ func TestFormInREADME(t *testing.T) {
 	if diff := cmp.Diff("```go\n"+want+"\n```\n", got); diff != "" {
 		t.Errorf("-form_test.go +README:\n%s", diff)
 	}
+	n := 0
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.lang == "go" {
+				n++
+			}
+		}
+	}
+	if n != 1 {
+		t.Errorf("the pages hold %d blocks of Go, of which only the form service is compiled", n)
+	}
 }
 
 func TestCodesTable(t *testing.T) {

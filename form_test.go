@@ -21,8 +21,16 @@ import (
 // shop is a form service. Its orders have a unique key on the token's ref: the last fence
 // should Redis ever lose data, and how the first submission's order is found again.
 type shop struct {
-	forms  client.Purpose // c.Purpose("order.create")
+	forms  client.Purpose
 	orders orders
+}
+
+func newShop(url, serviceKey string) (*shop, error) {
+	c, err := client.New(url, client.ServiceKey(serviceKey))
+	if err != nil {
+		return nil, err
+	}
+	return &shop{forms: c.Purpose("order.create")}, nil // spelt once, for issue and consume
 }
 
 // newOrder shows the form. The page is good once, so nothing may cache it.
@@ -112,7 +120,10 @@ func send(h http.HandlerFunc, form url.Values) *httptest.ResponseRecorder {
 func TestForm(t *testing.T) {
 	t.Parallel()
 	tokend := clienttest.New(t)
-	s := &shop{forms: tokend.Client(client.MaxTries(2)).Purpose("order.create")}
+	s, err := newShop(tokend.URL, tokend.ServiceKey)
+	if err != nil {
+		t.Fatal(err)
+	}
 	open := func() url.Values {
 		t.Helper()
 		w := send(s.newOrder, nil)
@@ -147,6 +158,7 @@ func TestForm(t *testing.T) {
 	tokend.LoseData()
 	want("lost", lost, http.StatusUnprocessableEntity, 0)
 
+	s.forms = tokend.Client(client.MaxTries(2)).Purpose("order.create") // waits for nothing
 	form = open()
 	tokend.LoseReplies(1)
 	want("a lost reply", form, http.StatusSeeOther, 1)
