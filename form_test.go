@@ -59,7 +59,7 @@ func (s *shop) createOrder(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/orders/"+no.Ref, http.StatusSeeOther)
 	case errors.Is(err, client.ErrUsed): // the first one is still at work, or has failed
 		http.Error(w, "You have sent this form already. We are checking what became of it.", http.StatusConflict)
-	case errors.As(err, &no): // this submission did nothing
+	case errors.As(err, &no): // there is no order: the form again, with a fresh token
 		http.Error(w, "This page is no longer valid. Please send the form again.", http.StatusUnprocessableEntity)
 	case errors.As(err, &down) && !down.MaybeDone: // nothing was done
 		http.Error(w, "We cannot take this at the moment. Please send it again.", http.StatusServiceUnavailable)
