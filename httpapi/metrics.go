@@ -56,6 +56,13 @@ func NewMetrics(version, goVersion string, keyIDs []string, pool func() Pool) *M
 		Name: "tokend_build_info", Help: "1, labelled with what is running.",
 	}, []string{"version", "go_version"})
 	build.WithLabelValues(version, goVersion).Set(1)
+	for _, op := range ops {
+		for _, kind := range wire.Kinds() {
+			for _, reason := range invalidReasons {
+				m.outcomes.at(op, string(kind.Code), reason) // at 0, so that a first one is an increase
+			}
+		}
+	}
 	m.registry.MustRegister(m.outcomes, m.requests, m.redis, m.takeovers, m.unfinished, uses, build, poolCollector{pool},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -80,7 +87,7 @@ func (m *Metrics) request(c *call, took time.Duration) {
 }
 
 func (m *Metrics) outcome(op string, o *outcome) {
-	m.outcomes.inc(op, o.code, o.reason)
+	m.outcomes.at(op, o.code, o.reason).Inc()
 	if o.takeover {
 		m.takeovers.Inc()
 	}
@@ -128,12 +135,11 @@ func (o outcomeCounters) Collect(ch chan<- prometheus.Metric) {
 	o.invalid.Collect(ch)
 }
 
-func (o outcomeCounters) inc(op, code, reason string) {
+func (o outcomeCounters) at(op, code, reason string) prometheus.Counter {
 	if code == string(wire.CodeTokenInvalid) {
-		o.invalid.WithLabelValues(op, code, reason).Inc()
-		return
+		return o.invalid.WithLabelValues(op, code, reason)
 	}
-	o.plain.WithLabelValues(op, code).Inc()
+	return o.plain.WithLabelValues(op, code)
 }
 
 // poolCollector reads the pool when it is asked.

@@ -74,6 +74,15 @@ type outcome struct {
 	err       error // a fault's private cause
 }
 
+// Why a token is invalid.
+const (
+	reasonMalformed  = "malformed"
+	reasonForged     = "forged"
+	reasonUnknownKey = "unknown_key"
+)
+
+var invalidReasons = []string{reasonMalformed, reasonForged, reasonUnknownKey}
+
 // refused takes p, which answers err.
 func (o *outcome) refused(p *wire.Problem, err error) {
 	kind, _ := wire.KindOf(p.Code)
@@ -84,11 +93,11 @@ func (o *outcome) refused(p *wire.Problem, err error) {
 	}
 	switch {
 	case errors.Is(err, token.ErrMalformed):
-		o.reason = "malformed"
+		o.reason = reasonMalformed
 	case errors.Is(err, token.ErrForged):
-		o.reason = "forged"
+		o.reason = reasonForged
 	case errors.Is(err, token.ErrUnknownKey):
-		o.reason = "unknown_key"
+		o.reason = reasonUnknownKey
 	}
 	if kind.Fault {
 		o.err = err

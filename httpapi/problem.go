@@ -81,7 +81,7 @@ func problemOf(err error) *wire.Problem {
 		if f.Unknown {
 			return newProblem(wire.CodeOutcomeUnknown, "the store's answer was lost: the token may have been used by this call; look for the business record")
 		}
-		p := newProblem(wire.CodeStoreUnavailable, "the store cannot be asked at the moment: send the same request, with the same attempt, again")
+		p := newProblem(wire.CodeStoreUnavailable, "the store cannot be asked at the moment: send the same request again, with the same attempt if it has one")
 		p.RetryAfter = retrySoon
 		return p
 	}

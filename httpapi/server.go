@@ -108,6 +108,9 @@ const (
 	opNone         = "none" // no route
 )
 
+// ops are the calls that have an endpoint.
+var ops = []string{opIssue, opIssueBatch, opConsume, opConsumeBatch, opStatus, opRevoke}
+
 // handle returns the one path that every call takes: who is calling, whether admit lets
 // the caller in, the body, what do says, and the answer.
 func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error, do func(*call, *Req) (Resp, error)) echo.HandlerFunc {
@@ -122,6 +125,7 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 		if c.caller, err = s.opts.Callers.Authenticate(c.ctx(), ec.Request().Header["Authorization"]); err != nil {
 			return c.fail(err)
 		}
+		c.outcome.user = c.caller.User // of a user; a service names one in the body
 		if err := admit(c.caller); err != nil {
 			return c.fail(err)
 		}
@@ -144,7 +148,7 @@ const maxBusy = 2048
 
 var errOverloaded = &problemError{
 	code:   wire.CodeStoreUnavailable,
-	detail: "the service has more calls than it can answer in time: send the same request, with the same attempt, again",
+	detail: "the service has more calls than it can answer in time: send the same request again, with the same attempt if it has one",
 	retry:  retrySoon,
 }
 

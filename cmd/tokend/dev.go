@@ -54,8 +54,13 @@ given are taken instead of made up.`,
 		},
 	}
 	config.Register(cmd.Flags())
+	// What its help says must be its own defaults, not serve's.
+	cmd.Flags().Lookup("listen").DefValue = devListen
+	cmd.Flags().Lookup("log-format").DefValue = string(config.LogText)
 	return cmd
 }
+
+const devListen = "127.0.0.1:8080" // this machine only
 
 // devOwn are the settings that tokend dev does not let anybody give: with them in its
 // environment by chance it would work on data that is not for play.
@@ -77,7 +82,7 @@ func makeUp(redisURL string) (madeUp, error) {
 		return madeUp{}, err
 	}
 	return madeUp{serviceKey: key, defaults: map[string]string{
-		"listen":            "127.0.0.1:8080",
+		"listen":            devListen,
 		"log.format":        string(config.LogText),
 		"redis.url":         redisURL,
 		"signing.keys":      signing,

@@ -31,7 +31,7 @@ func (p *program) getenv(name string) string {
 // The exit statuses. The long help of tokend lists them.
 const (
 	exitOK      = 0
-	exitRefused = 1 // the service's answer is no; for healthcheck: not healthy
+	exitRefused = 1 // the service's answer is no; for healthcheck, doctor and bench: what was looked at is not well
 	exitUsage   = 2 // the command line or the configuration is wrong
 	exitFault   = 3 // there is no answer
 )
@@ -46,7 +46,7 @@ func run(ctx context.Context, p *program) int {
 	root.SetErr(p.stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(p.stderr, "tokend:", err)
+		fmt.Fprintln(p.stderr, "tokend:", strings.TrimPrefix(err.Error(), "tokend: ")) // the client's begin so too
 	}
 	return exitStatus(err)
 }
@@ -58,7 +58,7 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// unhealthyError says that a probe's answer is no.
+// unhealthyError says that what was probed, examined or measured is not well.
 type unhealthyError struct{ text string }
 
 func (e *unhealthyError) Error() string { return e.text }

@@ -34,9 +34,9 @@ var (
 	errGivenUp   = errors.New("not answered within the timeout")
 )
 
-// do has c answered. The error is nil where c says what came of it; otherwise it was given
-// up: after timeout, or when ctx ended, c is not looked at any more, and it may or may not
-// have been carried out, as after any lost reply.
+// do has c answered, within timeout. The error is nil where c says what came of it;
+// otherwise it was given up, in time or because ctx ended: then c is not looked at any
+// more, and it may or may not have been carried out, as after any lost reply.
 func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error {
 	b.mu.Lock()
 	if !b.busy {
@@ -52,22 +52,34 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 	b.queue = append(b.queue, c)
 	b.mu.Unlock()
 
+	began := time.Now()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	var why error
-	select {
-	case lead := <-c.called:
-		if lead {
-			b.mu.Lock()
-			b.lead(ctx, c, timeout)
+	for {
+		select {
+		case lead := <-c.called:
+			waited := time.Since(began)
+			switch {
+			case !lead:
+				return nil
+			case waited < timeout/8:
+				b.mu.Lock()
+				b.lead(ctx, c, timeout-waited)
+				return nil
+			}
+			// It has little time left, the others have more: it leads in the background,
+			// and gives up in time by itself.
+			go func() {
+				b.mu.Lock()
+				b.lead(ctx, c, timeout)
+				c.called <- false
+			}()
+		case <-timer.C:
+			return b.leave(c, errGivenUp)
+		case <-ctx.Done():
+			return b.leave(c, context.Cause(ctx))
 		}
-		return nil
-	case <-timer.C:
-		why = errGivenUp
-	case <-ctx.Done():
-		why = context.Cause(ctx)
 	}
-	return b.leave(c, why)
 }
 
 // lead sends c and those who wait, and calls the next leader. b.mu is held, and is not

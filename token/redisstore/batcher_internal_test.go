@@ -123,6 +123,33 @@ func TestBatcherGivesUpInTime(t *testing.T) {
 	})
 }
 
+// TestBatcherLeadsInTime has a call wait for most of its time and lead then: it gives up when
+// its time is over, and its batch, whose others have more time, goes on.
+func TestBatcherLeadsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		a, aDone := h.start(t.Context(), "a")
+		<-h.sent
+		began := time.Now()
+		_, bDone := h.start(t.Context(), "b")
+		time.Sleep(900 * time.Millisecond)
+		c, cDone := h.start(t.Context(), "c")
+		h.free <- struct{}{}
+		mustAnswer(t, a, aDone)
+		if batch := <-h.sent; len(batch) != 2 {
+			t.Errorf("%d calls are sent, want b and c", len(batch))
+		}
+		if err := <-bDone; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
+			t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
+		}
+		h.free <- struct{}{}
+		mustAnswer(t, c, cDone)
+		d, dDone := h.start(t.Context(), "d")
+		h.free <- struct{}{}
+		mustAnswer(t, d, dDone)
+	})
+}
+
 func TestBatcherQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldBatcher()
