@@ -125,6 +125,18 @@ func TestOneWinnerWhileThingsBreak(t *testing.T) {
 			w.a.launch()
 			w.b.launch()
 		}},
+		{"instances are restarted in good order with other settings", 6, func(t *testing.T, w *world, n int) {
+			i := []*instance{w.a, w.b}[n%2]
+			i.terminate()
+			if status := i.status(); status != 0 {
+				t.Errorf("exit status %d:\n%s", status, tail(i.log()))
+			}
+			i.environ["SIGNING_KEYS"] = []string{"k1:" + signingKey + ",k2:" + otherKey, "k2:" + otherKey + ",k1:" + signingKey}[n/2%2]
+			i.environ["TOKENS_RETENTION"] = []string{"1h", "48h"}[n%2]
+			i.environ["REDIS_POOL_SIZE"] = []string{"1", "20"}[n%2]
+			i.launch()
+			i.untilReady()
+		}},
 		{"an instance stands still", 3, func(t *testing.T, w *world, n int) {
 			victim := []*instance{w.a, w.b}[n%2]
 			victim.send(syscall.SIGSTOP)

@@ -57,6 +57,7 @@ func buildAndRun(m *testing.M) int {
 // The secrets of every instance. None of them may show in a log.
 var (
 	signingKey  = base64.StdEncoding.EncodeToString(randomBytes(32))
+	otherKey    = base64.StdEncoding.EncodeToString(randomBytes(32))
 	jwtSecret   = hex.EncodeToString(randomBytes(32))
 	serviceKey  = "tsk_" + base64.RawURLEncoding.EncodeToString(randomBytes(32))
 	serviceHash = func() string {
@@ -97,7 +98,7 @@ func settings(redisURL string, more ...string) map[string]string {
 		"LISTEN":                "127.0.0.1:0",
 		"ADMIN_LISTEN":          "127.0.0.1:0",
 		"REDIS_URL":             redisURL,
-		"SIGNING_KEYS":          "k1:" + signingKey,
+		"SIGNING_KEYS":          "k1:" + signingKey + ",k2:" + otherKey,
 		"AUTH_JWT_SECRET":       jwtSecret,
 		"AUTH_SERVICE_KEYS":     "form:" + serviceHash + ":tokend.issue+tokend.consume",
 		"RATE_ISSUE_PER_MINUTE": "0",
@@ -255,7 +256,7 @@ func tail(log string) string { return log[max(0, len(log)-4000):] }
 // searchLog looks through the log for what must never stand there.
 func (i *instance) searchLog() {
 	log := i.log()
-	for _, secret := range append([]string{signingKey, jwtSecret, serviceKey, serviceHash, "ott_", "eyJ"}, i.secrets...) {
+	for _, secret := range append([]string{signingKey, otherKey, jwtSecret, serviceKey, serviceHash, "ott_", "eyJ"}, i.secrets...) {
 		if at := strings.Index(log, secret); at >= 0 {
 			i.t.Errorf("the log shows %q:\n%s", secret, log[max(0, at-300):min(len(log), at+300)])
 		}

@@ -88,3 +88,40 @@ func TestModesShareOneRedis(t *testing.T) {
 		t.Errorf("status: %s", s)
 	}
 }
+
+// One call that names a token several times is several attempts, unless it says that they
+// are one.
+func TestTokenTwiceInOneBatch(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	for _, mode := range []string{"record", "delete"} {
+		i := startReady(t, redisURL(r.Addr), "TOKENS_MODE="+mode)
+		for _, tt := range []struct {
+			attempts []string
+			winners  int
+		}{
+			{[]string{"", "", ""}, 1},
+			{[]string{"a1", "a2", "a3"}, 1},
+			{[]string{"a1", "a2", "a1"}, map[string]int{"record": 2, "delete": 1}[mode]},
+		} {
+			token := i.issue("alice")
+			var items []members
+			for _, attempt := range tt.attempts {
+				items = append(items, consumption("alice", token, attempt))
+			}
+			a := i.post(wire.PathConsumeBatch, serviceKey, members{"items": items})
+			won := 0
+			for n, s := range a.Results {
+				switch {
+				case s.Outcome == wire.OutcomeConsumed:
+					won++
+				case n == 0 || s.Code != string(wire.CodeTokenUsed):
+					t.Errorf("%s mode, item %d: %+v", mode, n, s)
+				}
+			}
+			if won != tt.winners {
+				t.Errorf("%s mode, attempts %q: %d were granted the token: %v", mode, tt.attempts, won, a)
+			}
+		}
+	}
+}
