@@ -145,6 +145,22 @@ func TestRedisPassword(t *testing.T) {
 	}
 }
 
+// Nor does a password show where it was never asked for.
+func TestRedisPasswordWithoutRedis(t *testing.T) {
+	t.Parallel()
+	i := start(t, "redis://form:canary7f3a@127.0.0.1:1/0", "LOG_LEVEL=debug", timeoutSetting)
+	i.secrets = []string{"canary"}
+	i.untilUnready()
+	if a := i.post(wire.PathTokens, serviceKey, members{"user": "alice"}); a.Code != string(wire.CodeStoreUnavailable) || strings.Contains(a.body, "canary") {
+		t.Errorf("issue: %v", a)
+	}
+	for _, line := range i.metrics() {
+		if strings.Contains(line, "canary") {
+			t.Errorf("metrics: %s", line)
+		}
+	}
+}
+
 func TestRedisUnixSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "s") // the path of a socket must be short
