@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"sync"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
@@ -18,7 +21,10 @@ tokend config shows what is in force.
 
 Redis may be absent at start: /readyz is 503 until it is there. On SIGTERM and SIGINT
 /readyz is 503 at once, requests are served for shutdown.delay, and those in flight may
-take shutdown.timeout; a second signal ends the program at once.`,
+take shutdown.timeout; a second signal ends the program at once.
+
+As soon as Redis is there it is examined as tokend doctor does it, beside the service, and
+what is not ok is logged.`,
 		Example: `  tokend serve --config tokend.yaml
   TOKEND_REDIS_URL=redis://localhost:6379 TOKEND_SIGNING_KEYS_FILE=signing.keys TOKEND_AUTH_JWT_SECRET_FILE=jwt.secret tokend serve`,
 		Args: noArgs,
@@ -29,7 +35,12 @@ take shutdown.timeout; a second signal ends the program at once.`,
 			if err != nil {
 				return err
 			}
-			return s.run(cmd.Context())
+			ctx, cancel := context.WithCancel(cmd.Context())
+			var examined sync.WaitGroup
+			examined.Go(func() { examineOnce(ctx, cfg, s.log) })
+			defer examined.Wait()
+			defer cancel()
+			return s.run(ctx)
 		},
 	}
 	config.Register(cmd.Flags())

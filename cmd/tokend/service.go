@@ -85,13 +85,9 @@ func (s *service) assemble(cfg *config.Config) error {
 		return err
 	}
 	metrics := httpapi.NewMetrics(buildVersion(), runtime.Version(), ring.KeyIDs(), s.pool)
-	store := redisstore.New(s.parts.rdb, redisstore.Options{
-		Prefix:       cfg.Redis.KeyPrefix,
-		Timeout:      cfg.Redis.Timeout,
-		WaitReplicas: cfg.Redis.WaitReplicas,
-		WaitTimeout:  cfg.Redis.WaitTimeout,
-		Observe:      metrics.ObserveRedis,
-	})
+	opts := storeOptions(cfg)
+	opts.Observe = metrics.ObserveRedis
+	store := redisstore.New(s.parts.rdb, opts)
 	s.api = httpapi.New(httpapi.Options{
 		Tokens:      token.NewService(ring, store, tokenOptions(cfg)),
 		Callers:     s.parts.callers,
