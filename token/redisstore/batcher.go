@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -41,7 +42,8 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 	b.mu.Lock()
 	if !b.busy {
 		b.busy = true
-		b.lead(ctx, c, timeout) // unlocks
+		b.mu.Unlock()
+		b.lead(ctx, c, timeout)
 		return nil
 	}
 	if len(b.queue) >= maxQueue {
@@ -63,14 +65,12 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 			case !lead:
 				return nil
 			case waited < timeout/8:
-				b.mu.Lock()
 				b.lead(ctx, c, timeout-waited)
 				return nil
 			}
 			// It has little time left, the others have more: it leads in the background,
 			// and gives up in time by itself.
 			go func() {
-				b.mu.Lock()
 				b.lead(ctx, c, timeout)
 				c.called <- false
 			}()
@@ -82,9 +82,12 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 	}
 }
 
-// lead sends c and those who wait, and calls the next leader. b.mu is held, and is not
-// afterwards.
+// lead sends c and those who wait, and calls the next leader.
 func (b *batcher) lead(ctx context.Context, c *call, timeout time.Duration) {
+	// Whoever is about to call joins: that costs a lone call nothing, and under load makes
+	// one round trip of several.
+	runtime.Gosched()
+	b.mu.Lock()
 	n := min(len(b.queue), maxBatch-1)
 	batch := make([]*call, 1, 1+n)
 	batch[0] = c

@@ -11,7 +11,7 @@ import (
 //go:embed consume.lua
 var consumeSource string
 
-var consumeScript = newScript("consume", true, consumeSource)
+var consumeScript = newScript("consume", true, read, consumeSource)
 
 // Consume uses a token up, in the mode that it was issued in. A call whose caller hangs up
 // is carried out all the same.

@@ -10,10 +10,12 @@
 --          stale | expired | lost
 --          unknown record       a state of a later release, or delete mode's: a fault
 
-local now = clock()
-local stamp = bytes48(now)
-local rec, state = read(KEYS[1], now)
-
+if state == ISSUED and byte(rec, 2) < DELETE and now < tonumber(ARGV[3]) then
+  local fence = #rec >= 32 and sub(rec, 29, 32) or '\0\0\0\0'
+  rec = '\1\2' .. sub(rec, 3, 16) .. ARGV[5] .. stamp .. fence .. ARGV[1] .. ARGV[2]
+  call('SET', KEYS[1], rec, 'PXAT', ARGV[6])
+  return 'consumed ' .. stamp
+end
 if state == USED then
   if ARGV[2] ~= '' and #rec >= 56 and sub(rec, 45, 56) ~= ARGV[2] then
     return 'mismatch ' .. stamp .. rec
@@ -22,7 +24,7 @@ if state == USED then
     return 'used ' .. stamp .. rec
   end
   -- Written again, changing nothing, so that WAIT has something to wait for.
-  write(KEYS[1], rec, u48(rec, 17))
+  call('SET', KEYS[1], rec, 'PXAT', string.format('%.0f', ends + 60000))
   return 'replayed ' .. stamp .. rec
 end
 if state == REVOKED then
@@ -31,10 +33,10 @@ end
 if rec and (state ~= ISSUED or byte(rec, 2) >= DELETE) then
   return 'unknown ' .. stamp .. rec
 end
-local refusal = by_time(rec, now, tonumber(ARGV[3]), tonumber(ARGV[4]))
-if refusal then
-  return refusal .. stamp
+if now >= tonumber(ARGV[4]) then
+  return 'stale ' .. stamp
 end
-
-call('SET', KEYS[1], '\1\2' .. sub(rec, 3, 16) .. ARGV[5] .. stamp .. fence(rec) .. ARGV[1] .. ARGV[2], 'PXAT', ARGV[6])
-return 'consumed ' .. stamp
+if now >= tonumber(ARGV[3]) then
+  return 'expired ' .. stamp
+end
+return 'lost ' .. stamp

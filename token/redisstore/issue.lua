@@ -12,8 +12,6 @@
 -- Reads with GET, so that the first write is refused while Redis is full; GETEX comes
 -- only before a refusal.
 
-local now, beyond = clock()
-local stamp = bytes48(now)
 local n = tonumber(ARGV[1])
 local rec = call('GET', KEYS[1])
 if rec then
@@ -21,12 +19,12 @@ if rec then
 end
 local us, tat
 if KEYS[n + 1] then
-  us = now * 1000 + beyond
+  us = time[1] * 1000000 + time[2]
   tat = math.max(tonumber(call('GET', KEYS[n + 1]) or 0), us) + n * ARGV[5]
   local over = tat - us - ARGV[6] * ARGV[5]
   if over > 0 then
     call('GETEX', KEYS[n + 1])
-    return 'limited ' .. stamp .. int(math.ceil(over))
+    return 'limited ' .. stamp .. string.format('%.0f', math.ceil(over))
   end
 end
 rec = '\1' .. ARGV[3] .. stamp .. ARGV[4]
@@ -36,6 +34,7 @@ for i = 1, n do
   end
 end
 if tat then
-  call('SET', KEYS[n + 1], int(tat), 'PX', int(math.max(1, math.ceil((tat - us) / 1000))))
+  local left = math.max(1, math.ceil((tat - us) / 1000))
+  call('SET', KEYS[n + 1], string.format('%.0f', tat), 'PX', string.format('%.0f', left))
 end
 return 'issued ' .. stamp

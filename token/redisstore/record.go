@@ -42,7 +42,7 @@ const (
 	flagDelete   = 64
 )
 
-// keptOn is how long Redis keeps a record past its stated end; prelude.lua has it too.
+// keptOn is how long Redis keeps a record past its stated end; the scripts have it too.
 const keptOn = time.Minute
 
 // record is a record's contents.

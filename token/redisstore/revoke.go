@@ -10,7 +10,7 @@ import (
 //go:embed revoke.lua
 var revokeSource string
 
-var revokeScript = newScript("revoke", true, revokeSource)
+var revokeScript = newScript("revoke", true, read, functions, revokeSource)
 
 // Revoke makes a token unusable, unless it is used or past its life. A call whose caller
 // hangs up is carried out all the same.

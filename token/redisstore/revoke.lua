@@ -8,16 +8,12 @@
 --          delete record       a token of delete mode, which cannot be revoked
 --          unknown record      a state of a later release: a fault
 
-local now = clock()
-local stamp = bytes48(now)
-local rec, state = read(KEYS[1], now)
-
 if state == USED then
   return 'used ' .. stamp .. rec
 end
 if state == REVOKED then
   -- Written again, changing nothing, so that WAIT has something to wait for.
-  write(KEYS[1], rec, u48(rec, 17))
+  write(KEYS[1], rec, ends)
   return 'revoked ' .. stamp .. rec
 end
 if rec and state ~= ISSUED then

@@ -15,8 +15,15 @@ import (
 	"example.com/tokend/token"
 )
 
-//go:embed prelude.lua
-var prelude string
+// What scripts begin with; prelude.lua says which of it when.
+var (
+	//go:embed prelude.lua
+	prelude string
+	//go:embed read.lua
+	read string
+	//go:embed functions.lua
+	functions string
+)
 
 // script is one call's Lua.
 type script struct {
@@ -26,8 +33,8 @@ type script struct {
 	sha    string
 }
 
-func newScript(op string, change bool, source string) *script {
-	source = prelude + source
+func newScript(op string, change bool, parts ...string) *script {
+	source := prelude + strings.Join(parts, "")
 	sum := sha1.Sum([]byte(source))
 	return &script{op, change, source, hex.EncodeToString(sum[:])}
 }

@@ -11,7 +11,7 @@ import (
 //go:embed status.lua
 var statusSource string
 
-var statusScript = newScript("status", false, statusSource)
+var statusScript = newScript("status", false, read, statusSource)
 
 // Status tells a token's state and changes nothing.
 func (s *Store) Status(ctx context.Context, sub token.Subject) (token.Status, error) {
