@@ -8,29 +8,30 @@
 -- returns  issued              made; the time is their issued_at
 --          issued record       an earlier send had made them; the first's record
 --          limited us          us: in decimal, µs until a call like this one passes
---          taken               a key is another's: a fault
--- Reads with GET, so that the first write is refused while Redis is full; GETEX comes
--- only before a refusal.
+--          taken record        a key is another's: a fault
+-- The first write is a SET, so that it is refused while Redis is full; GETEX comes only
+-- before a refusal.
 
 local n = tonumber(ARGV[1])
-local rec = call('GET', KEYS[1])
-if rec then
-  return 'issued ' .. stamp .. rec
-end
 local us, tat
 if KEYS[n + 1] then
   us = time[1] * 1000000 + time[2]
   tat = math.max(tonumber(call('GET', KEYS[n + 1]) or 0), us) + n * ARGV[5]
   local over = tat - us - ARGV[6] * ARGV[5]
   if over > 0 then
+    local rec = call('GET', KEYS[1])
+    if rec then
+      return 'issued ' .. stamp .. rec
+    end
     call('GETEX', KEYS[n + 1])
     return 'limited ' .. stamp .. string.format('%.0f', math.ceil(over))
   end
 end
-rec = '\1' .. ARGV[3] .. stamp .. ARGV[4]
+local rec = '\1' .. ARGV[3] .. stamp .. ARGV[4]
 for i = 1, n do
   if not call('SET', KEYS[i], rec, 'NX', 'EX', ARGV[2]) then
-    return 'taken ' .. stamp
+    -- An earlier send has made the first, and with it all.
+    return (i == 1 and 'issued ' or 'taken ') .. stamp .. call('GET', KEYS[i])
   end
 end
 if tat then
