@@ -149,12 +149,14 @@ func TestOneWinnerWhileThingsBreak(t *testing.T) {
 		}},
 		{"replies are lost", 4, func(t *testing.T, w *world, _ int) {
 			for want := w.proxy.Dropped() + 10; w.proxy.Dropped() < want; time.Sleep(15 * time.Millisecond) {
-				w.proxy.DropReply("evalsha", "eval\r\n")
+				w.proxy.DropReply("evalsha", "eval\r\n", "fcall")
 			}
 		}},
 		{"connections are cut and scripts forgotten", 60, func(t *testing.T, w *world, _ int) {
 			c := w.redis.Client()
-			c.ScriptFlush(t.Context())
+			if err := forget(t.Context(), c); err != nil {
+				t.Error(err)
+			}
 			c.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes")
 			time.Sleep(30 * time.Millisecond)
 		}},
@@ -194,7 +196,7 @@ func TestDeleteModeNeverTwoWinnersWhileThingsBreak(t *testing.T) {
 	for n := range 3 {
 		l.served(20)
 		for range 20 {
-			proxy.DropReply("\r\ndel\r\n", "evalsha")
+			proxy.DropReply("\r\ndel\r\n", "evalsha", "fcall")
 			time.Sleep(10 * time.Millisecond)
 		}
 		switch n {

@@ -1,9 +1,12 @@
 package program_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/redistest"
@@ -20,14 +23,22 @@ func lossy(t *testing.T, more ...string) (*redistest.Server, *redistest.Proxy, *
 // scripts before, so that it is another command that goes first.
 func lose(t *testing.T, r *redistest.Server, proxy *redistest.Proxy, cold bool) {
 	t.Helper()
-	needles := []string{"evalsha"}
-	if cold {
-		if err := r.Client().ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		needles = []string{"eval\r\n"}
+	if !cold {
+		proxy.DropReply("evalsha", "fcall")
+		return
 	}
-	proxy.DropReply(needles...)
+	if err := forget(t.Context(), r.Client()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.DropReply("eval\r\n", "function\r\n")
+}
+
+// forget has Redis forget what it knows by name.
+func forget(ctx context.Context, c *redis.Client) error {
+	if err := c.ScriptFlush(ctx).Err(); err != nil {
+		return err
+	}
+	return c.FunctionFlush(ctx).Err()
 }
 
 // A reply that is lost between Redis and the service turns no success into a refusal,
@@ -136,7 +147,7 @@ func TestLostReplyInDeleteMode(t *testing.T) {
 	if a := i.consume("alice", token, "a1"); a.Code != string(wire.CodeTokenUsed) {
 		t.Errorf("once more: %v", a)
 	}
-	proxy.DropReply("evalsha")
+	proxy.DropReply("evalsha", "fcall")
 	if a := i.post(wire.PathTokens, serviceKey, members{"user": "alice"}); a.Code != string(wire.CodeStoreUnavailable) || a.Next != string(wire.NextRetry) {
 		t.Errorf("issue: %v", a)
 	}
