@@ -76,6 +76,9 @@ func bound(opts *redis.UniversalOptions, c config.Redis) {
 	opts.MaxActiveConns = opts.PoolSize // PoolSize alone is no cap
 	opts.PipelinePoolSize = -1          // pipelines would have ten connections more
 
+	// RESP3 would have each call look for push messages, which nobody sends here.
+	opts.Protocol = 2
+
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	opts.DisableIdentity = true // spares each connection two commands
 }
