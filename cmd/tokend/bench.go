@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/tokend/config"
+	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/internal/devredis"
+	"example.com/tokend/token"
+)
+
+// benchOptions say what load a bench makes.
+type benchOptions struct {
+	callers  int
+	rate     float64 // calls a second of an open loop; 0: a closed one
+	rounds   int
+	duration time.Duration // of a round
+	warmup   time.Duration
+	double   float64 // the share of consumes that two attempts make at once
+	timeout  time.Duration
+}
+
+func newBench(p *program) *cobra.Command {
+	c := &caller{p: p}
+	var o benchOptions
+	var progress bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a service: issue and consume tokens under load, and check every answer",
+		Long: `Issue and consume tokens under load, and tell how many calls a second were answered and what
+they took: the median of the rounds, and a histogram of all of them. The credential must be
+a service's that may issue and consume.
+
+By default it is a closed loop: each of --callers sends its next call when it has its
+answer, which finds what the service can do at most. With --rate it is an open one: so many
+calls a second arrive on their own, as users do (Poisson), half of them issue, and what a
+call takes counts from when it was to arrive, so that a stall is charged for all who came
+meanwhile. Arrivals that find --callers under way are dropped and told; late ones, which
+the bench itself began too late, too.
+
+Every answer is checked. A share of the consumes (--double) is made by two attempts at
+once, of which exactly one must be granted the token. A token consumed twice, or refused
+for no reason, fails the run: exit status 1. Faults (no answer, 5xx) are counted apart.
+
+Only the URL that is given is called, without proxies and redirects. Records of used tokens
+stay in the service's Redis for its tokens.retention, some 200 bytes each: --purpose can
+name one with a short retention.
+
+Without --url the bench starts a service of its own in this process, on the Redis of the
+settings (made-up keys, records gone within three minutes), or where none is given on one
+within the process: that measures the bench and a toy, and is good for trying out only.`,
+		Example: `  tokend bench --url http://localhost:8080 --token-file service.key
+  tokend bench --url http://localhost:8080 --token-file service.key --rate 5000 --duration 30s
+  tokend bench --redis-url redis://localhost:6379 --callers 256 --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("callers") && o.rate > 0 {
+				o.callers = maxCallers
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			log := io.Discard
+			if progress || isTerminal(p.stderr) {
+				log = p.stderr
+			}
+			return bench(cmd, c, o, log)
+		},
+	}
+	c.register(cmd)
+	f := cmd.Flags()
+	f.IntVar(&o.callers, "callers", 64, "how many call at once; with --rate, how many at most (1024 where not given)")
+	f.Float64Var(&o.rate, "rate", 0, "calls that arrive in a second; 0: as many as are answered")
+	f.IntVar(&o.rounds, "rounds", 3, "how many rounds, whose median is told")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long a round lasts")
+	f.DurationVar(&o.warmup, "warmup", time.Second, "how long to call before the first round")
+	f.Float64Var(&o.double, "double", .01, "share of the consumes that two attempts make at once")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
+	f.BoolVar(&progress, "progress", false, "tell of each round as it ends, where standard error is no terminal too")
+	config.RegisterOnly(f, append(redisSettings(), "tokens.mode", "log.outcomes")...)
+	return cmd
+}
+
+const maxCallers = 1024
+
+// check bounds a bench: by mistake it should neither run for days nor make a million
+// goroutines.
+func (o benchOptions) check() error {
+	for _, rule := range []struct {
+		ok   bool
+		text string
+	}{
+		{o.callers >= 1 && o.callers <= maxCallers, fmt.Sprintf("--callers must be 1 to %d", maxCallers)},
+		{o.rate == 0 || o.rate >= 1 && o.rate <= 200_000, "--rate must be 1 to 200000, or 0"},
+		{o.rounds >= 1 && o.rounds <= 100, "--rounds must be 1 to 100"},
+		{o.duration >= 10*time.Millisecond && o.duration <= 10*time.Minute, "--duration must be 10ms to 10m"},
+		{o.warmup >= 0 && o.warmup <= time.Minute, "--warmup must be 0s to 1m"},
+		{o.double >= 0 && o.double <= 1, "--double must be 0 to 1"},
+		{o.timeout >= 10*time.Millisecond && o.timeout <= time.Minute, "--timeout must be 10ms to 1m"},
+	} {
+		if !rule.ok {
+			return usagef("%s", rule.text)
+		}
+	}
+	return nil
+}
+
+// bench measures the service that c names, or one of its own, and prints the report.
+func bench(cmd *cobra.Command, c *caller, o benchOptions, log io.Writer) error {
+	ctx := cmd.Context()
+	if c.url = cmp.Or(c.url, c.p.getenv("TOKEND_URL")); c.url == "" {
+		if c.token != "" || c.tokenFile != "" {
+			return usagef("give --url, TOKEND_URL too: a service of its own has keys of its own")
+		}
+		own, err := startOwn(c.p, cmd)
+		if err != nil {
+			return err
+		}
+		defer own.stop()
+		c.url, c.token = own.url, own.bearer
+		fmt.Fprintf(c.p.stderr, "tokend: bench: %s\n", own.remark)
+	}
+	bearer, err := c.bearer()
+	if err != nil {
+		return err
+	}
+	if err := tryCalls(ctx, c); err != nil {
+		return c.refused(err)
+	}
+	target, err := newTarget(c.url, bearer, o.timeout)
+	if err != nil {
+		return err
+	}
+	defer target.close()
+	b := newBenchRun(target, c.purpose, o)
+	if err := b.run(ctx, log); err != nil {
+		return err
+	}
+	r := b.report(c.url)
+	if c.json {
+		err = r.printJSON(c.p.stdout)
+	} else {
+		err = r.print(c.p.stdout)
+	}
+	return errors.Join(err, r.verdict())
+}
+
+// tryCalls makes both calls once by the client that people use, whose errors say what is
+// wrong with a URL or a credential.
+func tryCalls(ctx context.Context, c *caller) error {
+	calls, err := c.calls()
+	if err != nil {
+		return err
+	}
+	const user = "tokend bench"
+	t, err := calls.Issue(ctx, user)
+	if err != nil {
+		return err
+	}
+	_, err = calls.Consume(ctx, user, t.Value)
+	return err
+}
+
+// isTerminal tells whether somebody reads w as it is written.
+func isTerminal(w io.Writer) bool {
+	if l, ok := w.(*lineWriter); ok {
+		w = l.w
+	}
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// ownService is a service that a bench has started for itself.
+type ownService struct {
+	url, bearer string
+	remark      string // what it is that is measured
+	stop        func()
+}
+
+// startOwn starts a service in this process, with keys made up, on the Redis that the
+// settings name; where they name none, on one within the process.
+func startOwn(p *program, cmd *cobra.Command) (*ownService, error) {
+	cfg, faults := load(p, cmd, nil)
+	own := &ownService{remark: "measuring a service within this process: it and the calls share the machine", stop: func() {}}
+	if cfg.Redis.URL == "" && !faults.Has("redis.url") {
+		store, err := devredis.Start("127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		own.stop = store.Close
+		own.remark = "THIS MEASURES MINIREDIS, a toy within this process, and says nothing of a Redis: give --redis-url, or --url"
+		cfg.Redis.URL, cfg.Redis.Mode, cfg.Redis.Password = config.Secret(store.URL()), config.Standalone, ""
+	}
+	var s *service
+	err := own.configure(cfg)
+	if err == nil {
+		quiet := *p
+		quiet.stderr = io.Discard // lines are made all the same: that is part of what is measured
+		s, err = start(&quiet, cfg, faults)
+	}
+	if err != nil {
+		own.stop()
+		return nil, err
+	}
+	own.url = s.url()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context())) // it outlives the calls
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.run(ctx) // what goes wrong here, the calls meet as faults
+	}()
+	closeStore := own.stop
+	own.stop = func() {
+		cancel()
+		<-ended
+		closeStore()
+	}
+	return own, nil
+}
+
+// configure replaces in cfg what is not Redis's: a bench must not sign with the keys of a
+// service that shares its settings, nor leave records for a day.
+func (own *ownService) configure(cfg *config.Config) error {
+	signing, err := newSigningKey("bench")
+	if err != nil {
+		return err
+	}
+	if cfg.Signing.Keys, err = token.ParseKeys(signing); err != nil {
+		return err
+	}
+	bearer, entry, err := newServiceKey("bench", []string{wire.ScopeIssue, wire.ScopeConsume})
+	if err != nil {
+		return err
+	}
+	own.bearer = bearer
+	cfg.Auth = config.Auth{ServiceKeys: config.Secret(entry)}
+	cfg.Listen, cfg.AdminListen, cfg.TLS = "127.0.0.1:0", "", config.TLS{}
+	cfg.Tokens.Settings = token.Settings{TTL: time.Minute, MaxTTL: time.Minute, Retention: time.Minute}
+	cfg.Purposes = nil
+	cfg.Shutdown = config.Shutdown{Timeout: time.Second}
+	return nil
+}
