@@ -15,6 +15,8 @@ type Proxy struct {
 	mu       sync.Mutex
 	needles  [][]byte
 	dropped  int
+	hold     chan struct{} // closed when held replies are let through; nil: none is held
+	held     int
 }
 
 // NewProxy starts a proxy to the server at upstream, ended with the test.
@@ -49,6 +51,24 @@ func (p *Proxy) DropReply(needles ...string) {
 	}
 }
 
+// HoldReply has the reply to the next commands that hold needle (in any case) held back,
+// and with it all that comes on the same connection, until release is called.
+func (p *Proxy) HoldReply(needle string) (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.needles = [][]byte{[]byte(needle)}
+	p.hold = make(chan struct{})
+	hold := p.hold
+	return func() { close(hold) }
+}
+
+// Held returns how many replies were held back so far.
+func (p *Proxy) Held() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
 // Dropped returns how many replies were dropped so far.
 func (p *Proxy) Dropped() int {
 	p.mu.Lock()
@@ -70,6 +90,22 @@ func (p *Proxy) spot(b []byte) bool {
 	return false
 }
 
+// holdBack waits until a held reply is let through; it tells whether there is one, and counts
+// it as dropped if not.
+func (p *Proxy) holdBack() bool {
+	p.mu.Lock()
+	hold := p.hold
+	if hold == nil {
+		p.dropped++
+		p.mu.Unlock()
+		return false
+	}
+	p.held++
+	p.mu.Unlock()
+	<-hold
+	return true
+}
+
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", p.upstream)
@@ -78,6 +114,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	defer server.Close()
 	drop := make(chan struct{})
+	dropping := sync.OnceFunc(func() { close(drop) })
 	go func() {
 		defer server.Close()
 		buf := make([]byte, 1<<16)
@@ -87,7 +124,7 @@ func (p *Proxy) serve(client net.Conn) {
 				return
 			}
 			if p.spot(buf[:n]) {
-				close(drop)
+				dropping()
 			}
 			if _, err := server.Write(buf[:n]); err != nil {
 				return
@@ -102,10 +139,9 @@ func (p *Proxy) serve(client net.Conn) {
 		}
 		select {
 		case <-drop:
-			p.mu.Lock()
-			p.dropped++
-			p.mu.Unlock()
-			return
+			if !p.holdBack() {
+				return
+			}
 		default:
 		}
 		if _, err := client.Write(buf[:n]); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,14 +14,20 @@ import (
 // So a lone call waits for nobody, and under load a round trip, with its system calls and
 // wake-ups, is paid for once by many.
 //
+// One batch is in flight at a time, unless it stands still: then the next goes beside it, on
+// another connection, and one connection that has died without a word holds nobody up.
+//
 // There is no goroutine of its own: the callers lead in turn.
 type batcher struct {
-	send func(context.Context, []*call) // answers every call
+	send func(context.Context, []*call) // answers every call, and never panics
 
-	mu    sync.Mutex
-	queue []*call // of those who wait to be sent, in order
-	busy  bool    // a batch is in flight, or its leader has been called
+	mu     sync.Mutex
+	queue  []*call   // of those who wait to be sent, in order
+	flying []*flight // in flight, or about to be
 }
+
+// flight is a place for one batch after another.
+type flight struct{ since time.Time } // when the present batch was sent
 
 const (
 	// maxQueue bounds those who wait: above it a server is so far behind that a caller is
@@ -28,6 +35,10 @@ const (
 	maxQueue = 1024
 	// maxBatch bounds a batch, and with it how long its first call waits for its last.
 	maxBatch = 256
+	// stall is how long after it was sent a batch stands still: many times what one takes.
+	stall = 25 * time.Millisecond
+	// maxFlights bounds the connections that batches stand still on.
+	maxFlights = 8
 )
 
 var (
@@ -40,50 +51,61 @@ var (
 // more, and it may or may not have been carried out, as after any lost reply.
 func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error {
 	b.mu.Lock()
-	if !b.busy {
-		b.busy = true
+	if len(b.flying) == 0 {
+		f := b.newFlight()
 		b.mu.Unlock()
-		b.lead(ctx, c, timeout)
+		b.lead(ctx, f, c, timeout)
 		return nil
 	}
 	if len(b.queue) >= maxQueue {
 		b.mu.Unlock()
 		return errQueueFull
 	}
-	c.called = make(chan bool, 1)
+	c.called = make(chan *flight, 1)
 	b.queue = append(b.queue, c)
 	b.mu.Unlock()
+	return b.wait(ctx, c, timeout)
+}
 
+// wait waits until c, which is in the queue, is answered, or leads.
+func (b *batcher) wait(ctx context.Context, c *call, timeout time.Duration) error {
 	began := time.Now()
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(min(stall, timeout))
 	defer timer.Stop()
 	for {
 		select {
-		case lead := <-c.called:
+		case f := <-c.called:
 			waited := time.Since(began)
 			switch {
-			case !lead:
+			case f == nil:
 				return nil
 			case waited < timeout/8:
-				b.lead(ctx, c, timeout-waited)
+				b.lead(ctx, f, c, timeout-waited)
 				return nil
 			}
 			// It has little time left, the others have more: it leads in the background,
 			// and gives up in time by itself.
 			go func() {
-				b.lead(ctx, c, timeout)
-				c.called <- false
+				b.lead(ctx, f, c, timeout)
+				c.called <- nil
 			}()
 		case <-timer.C:
-			return b.leave(c, errGivenUp)
+			left := timeout - time.Since(began)
+			if left <= 0 {
+				return b.leave(c, errGivenUp)
+			}
+			if f := b.takeOff(c); f != nil {
+				c.called <- f
+			}
+			timer.Reset(min(stall, left))
 		case <-ctx.Done():
 			return b.leave(c, context.Cause(ctx))
 		}
 	}
 }
 
-// lead sends c and those who wait, and calls the next leader.
-func (b *batcher) lead(ctx context.Context, c *call, timeout time.Duration) {
+// lead sends c and those who wait, in f, and calls the next leader.
+func (b *batcher) lead(ctx context.Context, f *flight, c *call, timeout time.Duration) {
 	// Whoever is about to call joins: that costs a lone call nothing, and under load makes
 	// one round trip of several.
 	runtime.Gosched()
@@ -93,6 +115,7 @@ func (b *batcher) lead(ctx context.Context, c *call, timeout time.Duration) {
 	batch[0] = c
 	batch = append(batch, b.queue[:n]...)
 	b.queue = append(b.queue[:0], b.queue[n:]...)
+	f.since = time.Now()
 	b.mu.Unlock()
 
 	// The batch is not its leader's alone: it does not end with the leader's context.
@@ -101,40 +124,77 @@ func (b *batcher) lead(ctx context.Context, c *call, timeout time.Duration) {
 	cancel()
 
 	b.mu.Lock()
-	b.next()
+	b.next(f)
 	b.mu.Unlock()
 	for _, other := range batch[1:] {
-		other.called <- false
+		other.called <- nil
 	}
 }
 
-// next calls the next leader, if anybody waits. b.mu is held.
-func (b *batcher) next() {
-	if len(b.queue) == 0 {
-		b.busy = false
+// next calls the next leader to f, if anybody waits and no other flight is on its way to
+// them. b.mu is held.
+func (b *batcher) next(f *flight) {
+	if len(b.queue) == 0 || b.moving(f) {
+		b.flying = slices.DeleteFunc(b.flying, func(other *flight) bool { return other == f })
 		return
 	}
 	leader := b.queue[0]
 	b.queue = append(b.queue[:0], b.queue[1:]...)
-	leader.called <- true
+	f.since = time.Now()
+	leader.called <- f
+}
+
+// moving tells whether a flight other than f does not stand still. b.mu is held.
+func (b *batcher) moving(f *flight) bool {
+	for _, other := range b.flying {
+		if other != f && time.Since(other.since) < stall {
+			return true
+		}
+	}
+	return false
+}
+
+// newFlight adds one. b.mu is held.
+func (b *batcher) newFlight() *flight {
+	f := &flight{since: time.Now()}
+	b.flying = append(b.flying, f)
+	return f
+}
+
+// takeOff returns a new flight for c to lead, which is out of the queue then, if c still
+// waits and all flights stand still.
+func (b *batcher) takeOff(c *call) *flight {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.flying) >= maxFlights || b.moving(nil) || !b.dequeue(c) {
+		return nil
+	}
+	return b.newFlight()
+}
+
+// dequeue takes c out of the queue, and tells whether it was there. b.mu is held.
+func (b *batcher) dequeue(c *call) bool {
+	i := slices.Index(b.queue, c)
+	if i < 0 {
+		return false
+	}
+	b.queue = slices.Delete(b.queue, i, i+1)
+	return true
 }
 
 // leave takes c out of the queue, and returns why; or nil if it was answered meanwhile.
 func (b *batcher) leave(c *call, why error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, waiting := range b.queue {
-		if waiting == c {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			return why
-		}
+	if b.dequeue(c) {
+		return why
 	}
 	select {
-	case lead := <-c.called:
-		if !lead {
+	case f := <-c.called:
+		if f == nil {
 			return nil
 		}
-		b.next() // called just now: somebody else leads
+		b.next(f) // called just now: somebody else leads
 	default: // in flight: its answer is nobody's
 	}
 	return why

@@ -20,11 +20,17 @@ type heldBatcher struct {
 
 func newHeldBatcher() *heldBatcher {
 	h := &heldBatcher{sent: make(chan []*call, 100), free: make(chan struct{})}
-	h.send = func(_ context.Context, calls []*call) {
+	h.send = func(ctx context.Context, calls []*call) {
 		h.sent <- calls
-		<-h.free
-		for _, c := range calls {
-			c.reply.status = "answered " + c.keys[0]
+		select {
+		case <-h.free:
+			for _, c := range calls {
+				c.reply.status = "answered " + c.keys[0]
+			}
+		case <-ctx.Done():
+			for _, c := range calls {
+				c.err = ctx.Err()
+			}
 		}
 	}
 	return h
@@ -36,6 +42,19 @@ func (h *heldBatcher) start(ctx context.Context, key string) (*call, chan error)
 	go func() { done <- h.do(ctx, c, time.Second) }()
 	synctest.Wait()
 	return c, done
+}
+
+// stallAll has as many batches stand still as may.
+func (h *heldBatcher) stallAll(t *testing.T) {
+	t.Helper()
+	for range maxFlights {
+		h.start(context.Background(), "stalled")
+		time.Sleep(stall)
+		synctest.Wait()
+		if batch := <-h.sent; len(batch) != 1 {
+			t.Errorf("a batch of %d stands still, want 1", len(batch))
+		}
+	}
 }
 
 func mustAnswer(t *testing.T, c *call, done chan error) {
@@ -102,24 +121,48 @@ func TestBatcherCancelDropsOnlyItsOwn(t *testing.T) {
 	})
 }
 
-func TestBatcherGivesUpInTime(t *testing.T) {
+// TestBatcherGoesBesideAStall has a batch stand still, as on a connection that died without
+// a word: who comes later goes beside it, together, and soon.
+func TestBatcherGoesBesideAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldBatcher()
 		a, aDone := h.start(t.Context(), "a")
 		<-h.sent
 		began := time.Now()
-		_, bDone := h.start(t.Context(), "b")
-		if err := <-bDone; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
-			t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
+		b, bDone := h.start(t.Context(), "b")
+		c, cDone := h.start(t.Context(), "c")
+		if batch := <-h.sent; len(batch) != 2 || time.Since(began) != stall {
+			t.Errorf("%d calls are sent after %v, want b and c after %v", len(batch), time.Since(began), stall)
 		}
+		h.free <- struct{}{} // of the two in flight one, whichever
 		h.free <- struct{}{}
 		mustAnswer(t, a, aDone)
-		c, cDone := h.start(t.Context(), "c") // b is not sent any more, and left nothing behind
-		if batch := <-h.sent; len(batch) != 1 {
-			t.Errorf("%d calls are sent, want c alone", len(batch))
-		}
-		h.free <- struct{}{}
+		mustAnswer(t, b, bDone)
 		mustAnswer(t, c, cDone)
+		if len(h.flying) != 0 {
+			t.Errorf("%d batches fly still", len(h.flying))
+		}
+	})
+}
+
+func TestBatcherGivesUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldBatcher()
+		began := time.Now()
+		a, aDone := h.start(t.Context(), "a") // leads, and is in flight
+		if err := <-aDone; err != nil || !errors.Is(a.err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("in flight: given up after %v: %v, %v; want 1s", time.Since(began), err, a.err)
+		}
+		<-h.sent
+		h.stallAll(t)
+		began = time.Now()
+		waiting, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer stop()
+		_, bDone := h.start(waiting, "b")
+		if err := <-bDone; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 500*time.Millisecond {
+			t.Errorf("waiting: given up after %v: %v, want 500ms", time.Since(began), err)
+		}
+		time.Sleep(time.Second) // until those that stand still have been given up
 	})
 }
 
@@ -128,25 +171,26 @@ func TestBatcherGivesUpInTime(t *testing.T) {
 func TestBatcherLeadsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldBatcher()
-		a, aDone := h.start(t.Context(), "a")
-		<-h.sent
+		h.stallAll(t)
 		began := time.Now()
 		_, bDone := h.start(t.Context(), "b")
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 		c, cDone := h.start(t.Context(), "c")
 		h.free <- struct{}{}
-		mustAnswer(t, a, aDone)
 		if batch := <-h.sent; len(batch) != 2 {
 			t.Errorf("%d calls are sent, want b and c", len(batch))
 		}
 		if err := <-bDone; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
 			t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
 		}
-		h.free <- struct{}{}
+		h.free <- struct{}{} // all others have been given up by now
 		mustAnswer(t, c, cDone)
 		d, dDone := h.start(t.Context(), "d")
 		h.free <- struct{}{}
 		mustAnswer(t, d, dDone)
+		if len(h.flying) != 0 || len(h.queue) != 0 {
+			t.Errorf("%d batches fly still, %d calls wait", len(h.flying), len(h.queue))
+		}
 	})
 }
 
@@ -186,6 +230,9 @@ func TestBatcherQueueIsBounded(t *testing.T) {
 func TestBatcherCalledWhileLeaving(t *testing.T) {
 	var answered, givenUp atomic.Int64
 	b := &batcher{send: func(_ context.Context, calls []*call) {
+		if rand.IntN(100) == 0 {
+			time.Sleep(stall + time.Millisecond) // others go beside it
+		}
 		for _, c := range calls {
 			c.reply.status = c.keys[0]
 		}
@@ -194,7 +241,7 @@ func TestBatcherCalledWhileLeaving(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
-			for range 2000 {
+			for range 500 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(20))*time.Microsecond)
 				c := &call{keys: []string{"k"}}
 				switch err := b.do(ctx, c, time.Minute); {
@@ -212,7 +259,7 @@ func TestBatcherCalledWhileLeaving(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d answered, %d given up", answered.Load(), givenUp.Load())
 	c := &call{keys: []string{"k"}}
-	if err := b.do(t.Context(), c, time.Minute); err != nil || c.reply.status != "k" || b.busy || len(b.queue) != 0 {
-		t.Errorf("afterwards: %v, busy %v, %d wait", err, b.busy, len(b.queue))
+	if err := b.do(t.Context(), c, time.Minute); err != nil || c.reply.status != "k" || len(b.flying) != 0 || len(b.queue) != 0 {
+		t.Errorf("afterwards: %v, %d fly, %d wait", err, len(b.flying), len(b.queue))
 	}
 }

@@ -24,7 +24,7 @@ func (s *Store) batcher(nd node) *batcher {
 	if b, ok := s.batchers.Load(nd); ok {
 		return b.(*batcher)
 	}
-	b, _ := s.batchers.LoadOrStore(nd, &batcher{send: func(ctx context.Context, calls []*call) { s.runOn(ctx, nd, calls) }})
+	b, _ := s.batchers.LoadOrStore(nd, &batcher{send: func(ctx context.Context, calls []*call) { s.runSafely(ctx, nd, calls) }})
 	return b.(*batcher)
 }
 

@@ -485,3 +485,37 @@ func TestBrokenBatch(t *testing.T) {
 		t.Errorf("%d replies were dropped, want %d", got, rounds)
 	}
 }
+
+// TestOneConnectionStandsStill has one connection to Redis die without a word, under load:
+// the others do not wait for it.
+func TestOneConnectionStandsStill(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1})
+	t.Cleanup(func() { rdb.Close() })
+	const timeout = 30 * time.Second // whoever waits for the dead connection waits so long
+	s := redisstore.New(rdb, redisstore.Options{Timeout: timeout})
+	tok := opened(t, s, token.Record)
+	s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok}) // by now Redis knows the script
+	release := proxy.HoldReply("evalsha")
+	stuck := make(chan error)
+	go func() {
+		_, err := s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok})
+		stuck <- err
+	}()
+	for proxy.Held() == 0 {
+	}
+	began := time.Now()
+	for range 100 {
+		if _, err := s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok}); err != nil {
+			t.Fatalf("beside a connection that stands still: %v", err)
+		}
+	}
+	if took := time.Since(began); took >= timeout {
+		t.Errorf("100 calls beside a connection that stands still took %v", took)
+	}
+	release()
+	if err := <-stuck; err != nil {
+		t.Errorf("the call that stood still: %v", err)
+	}
+}

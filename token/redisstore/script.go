@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ type call struct {
 	reply reply
 	err   error // a *token.Fault: a script's refusals are replies
 
-	called chan bool // for the batcher: true to lead, false when answered
+	called chan *flight // for the batcher: one to lead in, or nil when answered
 }
 
 // command returns c as a command: by the script's SHA-1, or whole where Redis does not
@@ -134,6 +135,20 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 		}
 	}
 	return c.reply, c.err
+}
+
+// runSafely is runOn, but that a panic makes faults of the calls: a batch is many callers',
+// and none of them may wait for ever.
+func (s *Store) runSafely(ctx context.Context, nd node, calls []*call) {
+	defer func() {
+		if p := recover(); p != nil {
+			err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			for _, c := range calls {
+				c.err = fault(c.script.op, err)
+			}
+		}
+	}()
+	s.runOn(ctx, nd, calls)
 }
 
 // runOn runs calls on node, in one pipeline; those whose script it does not know, whole in

@@ -16,15 +16,16 @@ import (
 func TestWaitReplicas(t *testing.T) {
 	master, replica := redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
 	rdb, below := master.Client(), replica.Client()
-	s := redisstore.New(rdb, redisstore.Options{WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond, Timeout: 10 * time.Second})
+	hasty := redisstore.New(rdb, redisstore.Options{WaitReplicas: 1, WaitTimeout: 10 * time.Millisecond, Timeout: 10 * time.Second})
+	patient := redisstore.New(rdb, redisstore.Options{WaitReplicas: 1, WaitTimeout: 20 * time.Second, Timeout: 30 * time.Second})
 	plain := redisstore.New(rdb, redisstore.Options{})
 
 	for _, mode := range []token.Mode{token.Record, token.Delete} {
 		tok := opened(t, plain, mode)
-		consume := func(a token.Attempt) (token.Consumed, error) {
-			return s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: a})
+		consume := func(s *redisstore.Store) (token.Consumed, error) {
+			return s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "a"})
 		}
-		_, err := consume("a")
+		_, err := consume(hasty)
 		mustFault(t, mode.String()+": consume without a replica", err)
 		var f *token.Fault
 		if errors.As(err, &f) && f.Unknown != (mode == token.Delete) {
@@ -44,16 +45,16 @@ func TestWaitReplicas(t *testing.T) {
 			}
 		}
 		conn.Close()
-		got, err := consume("a")
+		got, err := consume(patient)
 		if mode == token.Record && (err != nil || !got.Replayed) || mode == token.Delete && !errors.Is(err, token.ErrUsed) {
 			t.Errorf("%v: the same attempt, with a replica: %+v, %v", mode, got, err)
 		}
-		tok = opened(t, s, mode) // issued and consumed on both
+		tok = opened(t, patient, mode) // issued and consumed on both
 		key := redisstore.TokenKey("tokend", alice.Hash(), tok.ID)
 		if below.Get(t.Context(), key).Err() != nil {
 			t.Errorf("%v: an acknowledged token is not on the replica", mode)
 		}
-		if _, err := consume("a"); err != nil {
+		if _, err := consume(patient); err != nil {
 			t.Errorf("%v: consume with a replica: %v", mode, err)
 		}
 		if got, want := below.Get(t.Context(), key).Val(), rdb.Get(t.Context(), key).Val(); got != want {
