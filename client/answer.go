@@ -62,6 +62,8 @@ func (a *answer) weigh(p *wire.Problem) (*Refusal, *miss) {
 		RevokedAt:  p.RevokedAt.Time(),
 		RetryAfter: retryAfter,
 		RequestID:  requestID,
+
+		LeaseExpiresAt: p.LeaseExpiresAt.Time(),
 	}, nil
 }
 

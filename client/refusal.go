@@ -36,10 +36,13 @@ type Refusal struct {
 	Ref        string        // of a token that could be read; no secret
 	ExpiresAt  time.Time     // the token's, by Redis's clock
 	UsedAt     time.Time     // when the winner was granted the token
-	UsedBy     string        // the winner: 8 hex digits of its attempt's hash, as in tokend's log
+	UsedBy     string        // the winner, or whose claim it is: 8 hex digits of its attempt's hash, as in tokend's log
 	RevokedAt  time.Time     // ErrRevoked
 	RetryAfter time.Duration // NextWait
-	RequestID  string        // as in tokend's log; empty where this package refused what cannot be sent
+	// LeaseExpiresAt is when the lease of whoever has claimed it ends, or ended, by Redis's
+	// clock, which is not this machine's.
+	LeaseExpiresAt time.Time
+	RequestID      string // as in tokend's log; empty where this package refused what cannot be sent
 }
 
 // Error says which refusal it is and where to look it up. It never quotes a token.
@@ -83,6 +86,12 @@ var (
 	ErrModeUnsupported error = refusalCode(wire.CodeModeUnsupported)
 	ErrRateLimited     error = refusalCode(wire.CodeRateLimited)
 
+	ErrInProgress     error = refusalCode(wire.CodeRequestInProgress) // claimed by another attempt, which is at work
+	ErrUnfinished     error = refusalCode(wire.CodeClaimUnfinished)   // claimed and committed, never completed
+	ErrSuperseded     error = refusalCode(wire.CodeClaimSuperseded)   // a later claim is known
+	ErrClaimEnded     error = refusalCode(wire.CodeClaimEnded)        // completed, released or revoked, or its record is gone
+	ErrClaimCommitted error = refusalCode(wire.CodeClaimCommitted)    // past its point of no return
+
 	ErrInvalidRequest       error = refusalCode(wire.CodeInvalidRequest) // Field names what is wrong
 	ErrUnauthenticated      error = refusalCode(wire.CodeUnauthenticated)
 	ErrForbidden            error = refusalCode(wire.CodeForbidden) // the scope, or the user, is not the caller's
@@ -103,7 +112,7 @@ func (r *Refusal) settles() bool {
 	case wire.CodeTokenUsed:
 		return r.UsedBy != ""
 	case wire.CodeIdempotencyKeyReused, wire.CodeTokenExpired, wire.CodeTokenRevoked,
-		wire.CodeWrongUser, wire.CodeWrongPurpose:
+		wire.CodeWrongUser, wire.CodeWrongPurpose, wire.CodeRequestInProgress:
 		return true
 	}
 	return r.Next == NextVerify

@@ -31,6 +31,11 @@ var errOf = map[Code]error{
 	wire.CodeBodyTooLarge:         ErrBodyTooLarge,
 	wire.CodeUnsupportedMediaType: ErrUnsupportedMediaType,
 	wire.CodeRateLimited:          ErrRateLimited,
+	wire.CodeRequestInProgress:    ErrInProgress,
+	wire.CodeClaimUnfinished:      ErrUnfinished,
+	wire.CodeClaimSuperseded:      ErrSuperseded,
+	wire.CodeClaimEnded:           ErrClaimEnded,
+	wire.CodeClaimCommitted:       ErrClaimCommitted,
 }
 
 // Each refusal on the wire has an Err value, and is no other's. Faults have none.
@@ -70,13 +75,14 @@ func TestRefusalHoldsTheProblem(t *testing.T) {
 	p := wire.Problem{
 		Code: "new", Next: wire.NextStop, Status: 418, Title: "t", Detail: "the rule", Field: "f", Ref: testRef,
 		ExpiresAt: at(1), UsedAt: at(2), UsedBy: "01234567", RevokedAt: at(3), RetryAfter: 7, RequestID: "r1",
+		LeaseExpiresAt: at(4),
 	}
 	inBubble(t, []step{problemWith(p)}, func(t *testing.T, c *Client, f *fake) {
 		no, _ := errors.AsType[*Refusal](consumeOnce(t.Context(), c))
 		want := &Refusal{
 			Code: "new", Next: NextStop, Status: 418, Detail: "the rule", Field: "f", Ref: testRef,
 			ExpiresAt: at(1).Time(), UsedAt: at(2).Time(), UsedBy: "01234567", RevokedAt: at(3).Time(),
-			RetryAfter: 7 * time.Second, RequestID: "r1",
+			RetryAfter: 7 * time.Second, RequestID: "r1", LeaseExpiresAt: at(4).Time(),
 		}
 		if diff := cmp.Diff(want, no); diff != "" {
 			t.Error(diff)

@@ -73,8 +73,12 @@ func (c *call) outcomes() []outcome {
 // ctx returns the request's context: it ends when the caller hangs up.
 func (c *call) ctx() context.Context { return c.echo.Request().Context() }
 
-// succeed answers with body.
+// succeed answers with body, or without one where the status says so.
 func (c *call) succeed(body any) error {
+	if c.success == http.StatusNoContent {
+		c.write(c.success, nil, nil)
+		return nil
+	}
 	b, err := json.Marshal(body)
 	if err != nil {
 		return c.fail(fmt.Errorf("encode the answer: %w", err))
@@ -117,6 +121,10 @@ func (c *call) write(status int, contentType []string, body []byte) {
 	c.status = status
 	if c.echo.Response().Committed {
 		return // a panic after the answer: there is nothing left to say
+	}
+	if status == http.StatusNoContent {
+		c.echo.Response().WriteHeader(status)
+		return
 	}
 	c.echo.Response().Header()["Content-Type"] = contentType
 	c.echo.Response().WriteHeader(status)

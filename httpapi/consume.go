@@ -86,7 +86,8 @@ func (c *call) consumption(o *outcome, req *wire.ConsumeRequest) (item consumpti
 
 // consumed returns the answer that got is, and notes it in o.
 func (item *consumption) consumed(o *outcome, got token.Consumed) wire.ConsumeResponse {
-	o.code, o.status, o.takeover = codeConsumed, http.StatusOK, got.Takeover
+	o.code, o.status = codeConsumed, http.StatusOK
+	o.takeover, o.replayed, o.fence = got.Takeover, got.Replayed, got.Fence
 	return wire.ConsumeResponse{
 		Outcome: wire.OutcomeConsumed, Ref: string(item.Token.Ref()), User: string(item.User), Purpose: string(item.purpose),
 		UsedAt: wire.TimeOf(got.UsedAt), Takeover: got.Takeover, Replayed: got.Replayed,

@@ -21,10 +21,10 @@ import (
 // end, and counted, before any of it is looked at: a chunked one says no length.
 func (c *call) decode(req any) error {
 	buf := bodies.Get().(*bytes.Buffer)
-	defer bodies.Put(buf)
+	defer recycle(buf)
 	buf.Reset()
 	r := c.echo.Request()
-	limit := c.srv.opts.BodyBytes
+	limit := c.bodyLimit()
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
@@ -43,8 +43,23 @@ func (c *call) decode(req any) error {
 	return unmarshal(buf.Bytes(), req)
 }
 
+// bodyLimit returns how long a body may be: one with a result may be longer than others.
+func (c *call) bodyLimit() int64 {
+	if c.op == opComplete {
+		return c.srv.opts.BodyBytes + (c.srv.opts.ResultBytes+2)/3*4
+	}
+	return c.srv.opts.BodyBytes
+}
+
 // bodies holds buffers; decoded values are copies.
 var bodies = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, 1024)) }}
+
+// recycle keeps buf for another body, unless a few such would hold much memory for long.
+func recycle(buf *bytes.Buffer) {
+	if buf.Cap() <= 1<<17 {
+		bodies.Put(buf)
+	}
+}
 
 // checkType refuses a body that does not say it is JSON in UTF-8. An empty one need not
 // say anything.

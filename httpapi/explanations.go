@@ -37,12 +37,12 @@ no error. If the result is not known: "You have already sent this form. We are
 checking what became of it."`,
 	},
 	wire.CodeIdempotencyKeyReused: {
-		Means: `The token stands for another request: it was used with a digest that differs
-from this one's. This request changed nothing.`,
+		Means: `The token or key stands for another request: it was used or claimed with a
+digest that differs from this one's. This request changed nothing.`,
 		Do: `Find out why the digest differs. Either the form was changed and sent again
 with its old token, or the digest covers something that changes with each try,
 such as a time or a multipart boundary. A request that is really new needs a
-token of its own.`,
+token or key of its own.`,
 		Show: `What became of the first submission, and the form again with a fresh token:
 "This form was already sent with other contents. Do you want to send the changed
 one as well?"`,
@@ -121,11 +121,11 @@ token, for a person to send.`,
 		Show: `"Something went wrong with this page. Please check the form and send it again."`,
 	},
 	wire.CodeModeUnsupported: {
-		Means: `The token was issued in delete mode, and only record mode can do what was asked
-(revoke a token, say). Nothing was changed.`,
+		Means: `The token was issued in delete mode, or tokend runs in it, and only record mode
+can do what was asked: revoke or claim a token, claim a key. Nothing was changed.`,
 		Do: `Leave this call out for tokens in delete mode, or have tokend run with
 tokens.mode: record. A token keeps the mode in which it was issued, so only
-tokens issued from then on can do it.`,
+tokens issued from then on can do it; keys can at once.`,
 		Show: `Nothing of this: "Something went wrong on our side." It is a fault of the
 set-up, which no user can mend.`,
 	},
@@ -197,10 +197,12 @@ has turned it into a GET: call the service at its final address.`,
 		Show: `Nothing of this: "Something went wrong on our side."`,
 	},
 	wire.CodeBodyTooLarge: {
-		Means: `The body has more bytes than detail allows. It was not read to its end, and
-nothing was changed.`,
+		Means: `The body has more bytes than detail allows, or the result's body, which field
+names then, has. Nothing was changed.`,
 		Do: `Send a shorter body: in a batch, fewer items; instead of a whole request, its
-digest. Whoever runs tokend can raise limits.body_bytes.`,
+digest. A claim whose result is too big is completed with body_omitted instead:
+its work is done and must not run again. Whoever runs tokend can raise
+limits.body_bytes and results.max_bytes.`,
 		Show: `Nothing of this: "Something went wrong on our side."`,
 	},
 	wire.CodeUnsupportedMediaType: {
@@ -218,6 +220,54 @@ not limited.`,
 once for each form that is shown, and keep it until the form is sent.`,
 		Show: `"That was a little too fast. Please try again in a moment", or nothing, where
 you wait by yourself.`,
+	},
+	wire.CodeRequestInProgress: {
+		Means: `Another attempt has claimed the token or key and is at work; its lease runs until
+lease_expires_at, and may be renewed. used_by is 8 hex digits of that attempt's
+hash. This request changed nothing.`,
+		Do: `Wait as long as Retry-After says and send the same request again. By then there
+is a result to replay, or the claim was released and is yours. A claim can be
+told to wait by itself: with the member wait it is answered as soon as the other
+one ends.`,
+		Show: `"Your first submission is being worked on." Show its result when it is there; do
+not ask the user to send again.`,
+	},
+	wire.CodeClaimUnfinished: {
+		Means: `An attempt claimed the token or key and committed, which says that it was about
+to do what cannot be undone; then it went silent until its lease was over.
+Whether the work was done is not known here, and nobody is let in to do it again
+by itself. used_by is 8 hex digits of that attempt's hash.`,
+		Do: `Look for the business record (the order, the payment). Then claim again with
+"resolve": true, and complete the claim with the result if there is a record, or
+release it if there is none. Leave this to a person, or to code that looks first:
+never send resolve automatically.`,
+		Show: `"We are checking what became of your submission. Please do not send it again."`,
+	},
+	wire.CodeClaimSuperseded: {
+		Means: `The claim is not its holder's any more: its lease ended before it was completed
+or committed, and a later attempt took over; or it was released, and the token or
+key was claimed anew. This call changed nothing.`,
+		Do: `Stop, and do not do the work, or what is left of it: somebody else does. Renew
+a claim while its work goes on, commit before what cannot be undone, and hand the
+fence to what you write to, so that it can refuse an older one.`,
+		Show: `Nothing of this: what the later attempt answers is the result.`,
+	},
+	wire.CodeClaimEnded: {
+		Means: `The claim has ended: it was completed or released before, its token was revoked,
+or its record is gone, since it was too old or the store has lost it. This call
+changed nothing.`,
+		Do: `Stop, and do not do the work, or what is left of it. If it was done already, the
+business record is what counts. Ask /v1/claims/status what became of the token or
+key.`,
+		Show: `The business record, if there is one. If not: "Something went wrong on our side.
+Please send the form again", with everything that was filled in.`,
+	},
+	wire.CodeClaimCommitted: {
+		Means: `The claim was committed, so the work may have been done, and it cannot be
+released. This call changed nothing.`,
+		Do: `Complete the claim with what came of the work, a failure too: every repeat is
+answered with that. Commit only when nothing but what cannot be undone is left.`,
+		Show: `What came of the work.`,
 	},
 	wire.CodeInternal: {
 		Means: `Something went wrong inside that the service has no word for. The request may

@@ -15,7 +15,7 @@ func (s *Server) livez(ec echo.Context) error { return s.probe(ec, true, "alive"
 
 // readyz handles /readyz: the service can serve.
 func (s *Server) readyz(ec echo.Context) error {
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		return s.probe(ec, false, "shutting down")
 	}
 	if err := s.ready.ask(); err != nil {

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"time"
+
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/token"
 )
@@ -94,6 +96,20 @@ func (c *call) open(o *outcome, use token.Use) (*token.Token, error) {
 		o.ref, o.expiresAt = string(t.Ref()), t.ExpiresAt
 	}
 	return t, err
+}
+
+// flag reads a member that is false where it is left out.
+func flag(value *bool) bool { return value != nil && *value }
+
+// secondsIn reads a span of whole seconds, which is missing where it is left out.
+func secondsIn(field string, value *int64, least, most, missing int64) (time.Duration, error) {
+	if value == nil {
+		value = &missing
+	}
+	if *value < least || *value > most {
+		return 0, &token.InvalidError{Field: field, Rule: "must be a whole number of seconds from " + itoa(least) + " to " + itoa(most)}
+	}
+	return time.Duration(*value) * time.Second, nil
 }
 
 // refuseBrowsersKey refuses a request with an Idempotency-Key: that is a form's client's

@@ -88,8 +88,11 @@ func (m *Metrics) request(c *call, took time.Duration) {
 
 func (m *Metrics) outcome(op string, o *outcome) {
 	m.outcomes.at(op, o.code, o.reason).Inc()
-	if o.takeover {
+	if o.takeover && !o.replayed {
 		m.takeovers.Inc()
+	}
+	if o.code == string(wire.CodeClaimUnfinished) {
+		m.unfinished.Inc()
 	}
 }
 

@@ -68,8 +68,11 @@ type outcome struct {
 	purpose   token.Purpose
 	ref       string
 	attempt   token.Attempt
+	handle    *token.Handle // of a claim's later steps: stands for user and attempt
 	usedBy    string
 	takeover  bool
+	replayed  bool
+	fence     uint32
 	expiresAt time.Time
 	err       error // a fault's private cause
 }
@@ -115,11 +118,17 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 		level = slog.LevelError
 	}
 	var userRef, attemptRef, expiresAt, caller string
-	if o.user != "" && s.opts.LogUser != UserNone {
-		userRef = o.user.Hash().String()
-	}
 	if o.attempt != "" {
 		attemptRef = o.attempt.Hash().Ref()
+	}
+	switch {
+	case o.handle != nil:
+		userRef, attemptRef = o.handle.User.String(), o.handle.Attempt.Ref()
+	case o.user != "":
+		userRef = o.user.Hash().String()
+	}
+	if s.opts.LogUser == UserNone {
+		userRef = ""
 	}
 	if !o.expiresAt.IsZero() {
 		expiresAt = wire.TimeOf(o.expiresAt).String()
@@ -141,7 +150,7 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 		slog.String("attempt_ref", attemptRef),
 		slog.String("used_by", o.usedBy),
 		slog.Bool("takeover", o.takeover),
-		slog.Int("fence", 0),
+		slog.Int64("fence", int64(o.fence)),
 		slog.String("expires_at", expiresAt),
 		slog.Float64("ms", float64(took.Microseconds())/1000),
 	)

@@ -45,16 +45,25 @@ var refusals = map[*token.Reason]said{
 	token.ErrUnknownKey:      {wire.CodeTokenInvalid, "the token was signed by a key that this service does not know"},
 	token.ErrWrongUser:       {wire.CodeWrongUser, "the token was issued to another user; it is untouched"},
 	token.ErrWrongPurpose:    {wire.CodeWrongPurpose, "the token was issued for another purpose; it is untouched"},
-	token.ErrDigestMismatch:  {wire.CodeIdempotencyKeyReused, "the token was used for a request with another digest"},
+	token.ErrDigestMismatch:  {wire.CodeIdempotencyKeyReused, "the token or key stands for a request with another digest"},
 	token.ErrUsed:            {wire.CodeTokenUsed, "another attempt was granted the token; look for its result"},
 	token.ErrExpired:         {wire.CodeTokenExpired, "the token expired and was never used: fetch a new one and submit again"},
 	token.ErrStale:           {wire.CodeTokenStale, "the token expired so long ago that whether it was used is forgotten"},
 	token.ErrLost:            {wire.CodeTokenLost, "the token has not expired, but the store has lost what became of it"},
 	token.ErrGone:            {wire.CodeTokenGone, "the token was used or has expired; in delete mode this cannot be told"},
 	token.ErrRevoked:         {wire.CodeTokenRevoked, "the token was revoked"},
-	token.ErrModeUnsupported: {wire.CodeModeUnsupported, "the token was issued in delete mode, which cannot do this"},
+	token.ErrModeUnsupported: {wire.CodeModeUnsupported, "delete mode, in which the token was issued or the service runs, cannot do this"},
 	token.ErrRateLimited:     {wire.CodeRateLimited, "the user has fetched too many tokens; wait as long as Retry-After says"},
+	token.ErrInProgress:      {wire.CodeRequestInProgress, "another attempt has claimed it and its lease is running: send the same request again when Retry-After has passed"},
+	token.ErrUnfinished:      {wire.CodeClaimUnfinished, "an earlier claim was committed and never completed: look for the business record, then resolve the claim"},
+	token.ErrSuperseded:      {wire.CodeClaimSuperseded, "a later claim is known: this one's lease ended, or it was released"},
+	token.ErrClaimEnded:      {wire.CodeClaimEnded, "the claim was completed, released or revoked, or its record is gone"},
+	token.ErrClaimCommitted:  {wire.CodeClaimCommitted, "the claim is committed, and what may have been done is not released: complete it"},
 }
+
+// askAgainAfter is how long a caller is asked to wait at most for what is in progress: it
+// may be completed long before its lease ends.
+const askAgainAfter = 5
 
 // retrySoon is how long a caller is asked to wait after a fault.
 const retrySoon = 1
@@ -68,7 +77,10 @@ func problemOf(err error) *wire.Problem {
 			p.Ref = string(no.Ref)
 			p.ExpiresAt, p.UsedAt, p.RevokedAt = wire.TimeOf(no.ExpiresAt), wire.TimeOf(no.UsedAt), wire.TimeOf(no.RevokedAt)
 			p.UsedBy = no.UsedBy
-			p.RetryAfter = ceilSeconds(no.RetryAfter)
+			p.LeaseExpiresAt, p.RetryAfter = wire.TimeOf(no.LeaseExpiresAt), ceilSeconds(no.RetryAfter)
+			if no.Reason == token.ErrInProgress {
+				p.RetryAfter = min(max(p.RetryAfter, 1), askAgainAfter)
+			}
 			return p
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -22,6 +23,14 @@ type Tokens interface {
 	ConsumeBatch(context.Context, []token.Consumption) ([]token.Consumed, []error)
 	Status(context.Context, token.Subject) (token.Status, error)
 	Revoke(context.Context, token.Subject) (token.Status, error)
+
+	Claim(context.Context, token.ClaimRequest) (token.Claimed, error)
+	ClaimStatus(context.Context, token.Subject) (token.Status, error)
+	OpenHandle(text string) (h token.Handle, keyID string, err error)
+	Commit(context.Context, token.Handle) (token.Held, error)
+	Renew(ctx context.Context, h token.Handle, lease time.Duration) (token.Held, error)
+	Complete(context.Context, token.Handle, *token.Result) (token.Completed, error)
+	Release(context.Context, token.Handle) error
 }
 
 var _ Tokens = (*token.Service)(nil)
@@ -43,6 +52,9 @@ type Options struct {
 	Outcomes  Outcomes
 	LogUser   LogUser
 	BodyBytes int64 // the largest body; 65536 where 0
+	// ResultBytes is the largest body of a result that is kept; 262144 where 0. As base64 it
+	// comes on top of BodyBytes for the call that completes a claim.
+	ResultBytes int64
 
 	CORSOrigins []string // whose pages may call, as browsers send them; none where empty
 }
@@ -52,8 +64,10 @@ type Server struct {
 	opts     Options
 	echo     *echo.Echo
 	ready    *readiness
-	draining atomic.Bool
-	busy     atomic.Int64 // calls being answered
+	draining context.Context // ends when Drain is called
+	drain    context.CancelFunc
+	busy     atomic.Int64 // calls being answered, but for those that wait
+	waiting  atomic.Int64 // calls that may wait for a claim to end
 }
 
 // New returns a Server.
@@ -61,7 +75,11 @@ func New(opts Options) *Server {
 	if opts.BodyBytes == 0 {
 		opts.BodyBytes = 65536
 	}
+	if opts.ResultBytes == 0 {
+		opts.ResultBytes = 262144
+	}
 	s := &Server{opts: opts, echo: echo.New(), ready: newReadiness(opts.Ping)}
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.echo.HTTPErrorHandler = s.unrouted
 	s.echo.IPExtractor = echo.ExtractIPDirect() // the default trusts X-Forwarded-For from anyone
 
@@ -71,6 +89,12 @@ func New(opts Options) *Server {
 	s.echo.POST(wire.PathConsumeBatch, handle(s, opConsumeBatch, consumers, s.consumeBatch))
 	s.echo.POST(wire.PathStatus, handle(s, opStatus, readers, s.status))
 	s.echo.POST(wire.PathRevoke, handle(s, opRevoke, readers, s.revoke))
+	s.echo.POST(wire.PathClaims, handle(s, opClaim, consumers, s.claim))
+	s.echo.POST(wire.PathClaimStatus, handle(s, opClaimStatus, consumers, s.claimStatus))
+	s.echo.POST(wire.PathCommit(":claim"), handle(s, opCommit, consumers, s.commit))
+	s.echo.POST(wire.PathRenew(":claim"), handle(s, opRenew, consumers, s.renew))
+	s.echo.PUT(wire.PathResult(":claim"), handle(s, opComplete, consumers, s.complete))
+	s.echo.DELETE(wire.PathClaim(":claim"), handle(s, opRelease, consumers, s.release))
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		s.echo.Add(method, wire.PathLivez, s.livez)
 		s.echo.Add(method, wire.PathReadyz, s.readyz)
@@ -86,8 +110,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.echo.ServeHTTP(w, r)
 }
 
-// Drain makes /readyz answer 503 from now on; everything else is served as before.
-func (s *Server) Drain() { s.draining.Store(true) }
+// Drain makes /readyz answer 503 from now on, and answers at once those who wait for a
+// claim to end; everything else is served as before.
+func (s *Server) Drain() { s.drain() }
 
 // unrouted answers what no route of ours does: an unknown path, a wrong method. Routes
 // answer their own errors.
@@ -105,11 +130,20 @@ const (
 	opConsumeBatch = "consume_batch"
 	opStatus       = "status"
 	opRevoke       = "revoke"
+	opClaim        = "claim"
+	opClaimStatus  = "claim_status"
+	opCommit       = "commit"
+	opRenew        = "renew"
+	opComplete     = "complete"
+	opRelease      = "release"
 	opNone         = "none" // no route
 )
 
 // ops are the calls that have an endpoint.
-var ops = []string{opIssue, opIssueBatch, opConsume, opConsumeBatch, opStatus, opRevoke}
+var ops = []string{
+	opIssue, opIssueBatch, opConsume, opConsumeBatch, opStatus, opRevoke,
+	opClaim, opClaimStatus, opCommit, opRenew, opComplete, opRelease,
+}
 
 // handle returns the one path that every call takes: who is calling, whether admit lets
 // the caller in, the body, what do says, and the answer.
@@ -183,4 +217,5 @@ var (
 	noSniff     = []string{"nosniff"}
 	typeJSON    = []string{wire.TypeJSON}
 	typeProblem = []string{wire.TypeProblem}
+	isTrue      = []string{"true"}
 )

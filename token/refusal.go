@@ -9,7 +9,8 @@ type Reason struct{ text string }
 func (r *Reason) Error() string { return r.text }
 
 // The refusals. Each is an answer, not the lack of one: asking again changes nothing
-// (but for ErrRateLimited, which passes).
+// (but for ErrRateLimited and ErrInProgress, which pass). The last three are of claims'
+// later steps.
 var (
 	ErrMalformed       = &Reason{"token: not a token: wrong shape or spelling"}
 	ErrForged          = &Reason{"token: the signature does not match"}
@@ -23,8 +24,14 @@ var (
 	ErrLost            = &Reason{"token: unexpired, but the store has no record of it"}
 	ErrGone            = &Reason{"token: used or expired, and the store has no record of it"}
 	ErrRevoked         = &Reason{"token: revoked"}
-	ErrModeUnsupported = &Reason{"token: not possible for a token of delete mode"}
+	ErrModeUnsupported = &Reason{"token: not possible in delete mode"}
 	ErrRateLimited     = &Reason{"token: the user's issue rate is exceeded"}
+
+	ErrInProgress     = &Reason{"token: claimed, and the lease is running"}
+	ErrUnfinished     = &Reason{"token: claimed, committed and never completed"}
+	ErrSuperseded     = &Reason{"token: the claim was taken over by a later one"}
+	ErrClaimEnded     = &Reason{"token: the claim has ended"}
+	ErrClaimCommitted = &Reason{"token: the claim is committed and cannot be released"}
 )
 
 // Refusals lists every Reason, for tables that must be complete.
@@ -33,19 +40,23 @@ func Refusals() []*Reason {
 		ErrMalformed, ErrForged, ErrUnknownKey, ErrWrongUser, ErrWrongPurpose,
 		ErrDigestMismatch, ErrUsed, ErrExpired, ErrStale, ErrLost, ErrGone, ErrRevoked,
 		ErrModeUnsupported, ErrRateLimited,
+		ErrInProgress, ErrUnfinished, ErrSuperseded, ErrClaimEnded, ErrClaimCommitted,
 	}
 }
 
 // Refusal is a Reason and what is known beside it. The zero value of a field means
 // that it is not known or does not apply.
 type Refusal struct {
-	Reason     *Reason
-	Ref        Ref           // of a token that could be read
-	ExpiresAt  time.Time     // the same
-	UsedAt     time.Time     // when the winner was granted the token (ErrUsed, ErrDigestMismatch)
-	UsedBy     string        // the winning attempt: see [Hash.Ref]
-	RevokedAt  time.Time     // ErrRevoked
-	RetryAfter time.Duration // ErrRateLimited: until a call like this one would pass
+	Reason         *Reason
+	Ref            Ref       // of a token or key that could be read
+	ExpiresAt      time.Time // a token's
+	UsedAt         time.Time // when the winner used or completed it (ErrUsed, ErrDigestMismatch)
+	UsedBy         string    // the winning attempt, or the one whose claim it is: see [Hash.Ref]
+	RevokedAt      time.Time // ErrRevoked
+	LeaseExpiresAt time.Time // ErrInProgress, ErrUnfinished
+	// RetryAfter is, of ErrRateLimited, how long it is until a call like this one would
+	// pass; of ErrInProgress, what is left of the lease.
+	RetryAfter time.Duration
 }
 
 func (r *Refusal) Error() string {

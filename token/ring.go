@@ -120,8 +120,8 @@ func (r *Ring) signer(id []byte) *signer {
 // signer holds a key's secrets, one derived for each use, so that a MAC made for one
 // thing is never good for another.
 type signer struct {
-	id                   string
-	token, user, purpose macPool
+	id                          string
+	token, user, purpose, claim macPool
 }
 
 func newSigner(k Key) *signer {
@@ -130,6 +130,7 @@ func newSigner(k Key) *signer {
 		token:   newMACPool(k, "tokend v1 token"),
 		user:    newMACPool(k, "tokend v1 user"),
 		purpose: newMACPool(k, "tokend v1 purpose"),
+		claim:   newMACPool(k, "tokend v1 claim"),
 	}
 }
 

@@ -24,11 +24,33 @@ type Store interface {
 	// ConsumeBatch does what Consume does to each of cs by itself, in one round trip to
 	// each server that is concerned. It returns as many of both as cs has.
 	ConsumeBatch(ctx context.Context, cs []Consumption) ([]Consumed, []error)
-	// Status tells a token's state and changes nothing.
+	// Status tells a state and changes nothing.
 	Status(context.Context, Subject) (Status, error)
-	// Revoke makes a token unusable that is neither used nor past its life, and tells
-	// what its state is then. The refusal is ErrModeUnsupported.
+	// Revoke makes a token unusable that is neither used, completed, committed nor past its
+	// life, and tells what its state is then. The refusal is ErrModeUnsupported.
 	Revoke(context.Context, Subject) (Status, error)
+
+	// Claim takes a token or key for the length of a lease, or finds that it is completed.
+	// Sending the same attempt again gives the same answer for as long as its claim is
+	// current and was not committed by a later call.
+	Claim(context.Context, Claiming) (Claimed, error)
+	// ClaimStatus tells what Status does, and the result of what is completed.
+	ClaimStatus(context.Context, Subject) (Status, error)
+	// Watch has woken receive whenever the claim of a subject may have ended, by a call to
+	// any store on the same data; but it may miss an end, and tell of none. stop ends it.
+	Watch(Subject) (woken <-chan struct{}, stop func())
+	// Commit marks a claim's point of no return: nobody takes it over from here on. Commit,
+	// Renew, Complete and Release do once what they are sent twice, work after the lease's
+	// end while nobody has taken over, and are refused with ErrSuperseded or ErrClaimEnded.
+	Commit(context.Context, Handle) (Held, error)
+	// Renew has a claim's lease last from now on, and never shortens it.
+	Renew(ctx context.Context, h Handle, lease time.Duration) (Held, error)
+	// Complete ends a claim and keeps r, which may be nil. A second result does not replace
+	// the first.
+	Complete(ctx context.Context, h Handle, r *Result) (Completed, error)
+	// Release ends a claim of which nothing was done. A further refusal is
+	// ErrClaimCommitted, but not to a claim that resolves.
+	Release(context.Context, Handle) error
 }
 
 // NewRecords is what a store is asked to remember of new tokens of one user.
@@ -53,13 +75,36 @@ type Consumption struct {
 	Digest  Digest // none where empty
 }
 
-// Subject is the token that is asked about.
+// Subject is the token or key that is asked about.
 type Subject struct {
+	Kind Kind
 	User User
 	ID   ID
-	// Token is what its text says; nil where only the ID is known. Then the record alone
-	// tells, and where there is none the state is StateGone.
+	// Token is what a token's text says; nil where only the ID is known. Then the record
+	// alone tells, and where there is none the state is StateGone.
 	Token *Token
+	// Named says that a key's own text was given: where there is no record, it is known to
+	// be StateUnknown.
+	Named bool
+}
+
+// TokenSubject returns u's token t.
+func TokenSubject(u User, t *Token) Subject { return Subject{User: u, ID: t.ID, Token: t} }
+
+// KeySubject returns u's key k for p.
+func KeySubject(u User, p Purpose, k IdempotencyKey) Subject {
+	return Subject{Kind: OfKey, User: u, ID: k.ID(u, p), Named: true}
+}
+
+// Ref names the subject.
+func (s Subject) Ref() Ref { return s.Kind.ref(s.ID) }
+
+// Refuse returns a refusal of s.
+func (s Subject) Refuse(why *Reason) *Refusal {
+	if s.Token != nil {
+		return s.Token.Refuse(why)
+	}
+	return &Refusal{Reason: why, Ref: s.Ref()}
 }
 
 // Issued holds the times of a new record.
@@ -70,30 +115,42 @@ type Consumed struct {
 	UsedAt   time.Time
 	Replayed bool // this attempt had the answer before: information, never a reason not to do the work
 	Takeover bool // a claim whose lease had ended was taken over
+	Fence    uint32
 }
 
-// State is what became of a token.
+// State is what became of a token or key.
 type State string
 
 // The states of a token.
 const (
-	StateIssued  State = "issued"
-	StateUsed    State = "used"
-	StateRevoked State = "revoked"
-	StateExpired State = "expired" // never used
-	StateStale   State = "stale"   // too old to tell
-	StateLost    State = "lost"    // unexpired, but the store has no record
-	StateGone    State = "gone"    // no record, and no way to tell
+	StateIssued    State = "issued"
+	StateClaimed   State = "claimed" // its lease may be over
+	StateCompleted State = "completed"
+	StateUsed      State = "used"
+	StateRevoked   State = "revoked"
+	StateExpired   State = "expired" // never used
+	StateStale     State = "stale"   // too old to tell
+	StateLost      State = "lost"    // unexpired, but the store has no record
+	StateGone      State = "gone"    // no record, and no way to tell
 )
 
-// Status is a token's state with the times that belong to it; the others are zero.
+// StateUnknown is a key's that was never claimed, or was released, as far as is remembered.
+// Its other states are StateClaimed and StateCompleted.
+const StateUnknown State = "unknown"
+
+// Status is a state with what belongs to it; the other fields are zero.
 type Status struct {
-	State     State
-	ExpiresAt time.Time // always
-	IssuedAt  time.Time // while the record lives
-	UsedAt    time.Time
-	UsedBy    string // see [Hash.Ref]
-	RevokedAt time.Time
+	State          State
+	ExpiresAt      time.Time // a token's, always
+	IssuedAt       time.Time // a token's, while the record lives
+	UsedAt         time.Time
+	CompletedAt    time.Time
+	UsedBy         string // of what is used or completed: see [Hash.Ref]
+	RevokedAt      time.Time
+	LeaseExpiresAt time.Time // StateClaimed, as the next two
+	Fence          uint32
+	Committed      bool
+	Result         *Result // StateCompleted, where asked for; nil where none was given
 }
 
 // Settings are a purpose's.
@@ -101,6 +158,9 @@ type Settings struct {
 	TTL       time.Duration // of a token whose caller asks for none; whole seconds, at least 1
 	MaxTTL    time.Duration // the longest that may be asked for
 	Retention time.Duration // how long after its expiry a token is remembered; whole seconds
+	// KeysRetention is how long a key is remembered after its latest claim, commit or
+	// completion; whole seconds.
+	KeysRetention time.Duration
 }
 
 // Service issues and consumes tokens. It holds the rules that need no store. It is
@@ -115,7 +175,7 @@ type Service struct {
 type Options struct {
 	Mode     Mode
 	Settings                      // of every purpose that Purposes does not name
-	Purposes map[Purpose]Settings // where not nil, the only ones that may be issued
+	Purposes map[Purpose]Settings // where not nil, the only ones that may be issued or claimed by key
 	Rate     Rate                 // of users' own calls; off where PerMinute is 0
 }
 
@@ -211,7 +271,7 @@ func (s *Service) issue(ctx context.Context, req IssueRequest, tokens []IssuedTo
 	return nil
 }
 
-// settings returns what holds for tokens of purpose p, or says that none are issued.
+// settings returns what holds for tokens and keys of purpose p, or says that there are none.
 func (s *Service) settings(p Purpose) (Settings, error) {
 	if s.opts.Purposes == nil {
 		return s.opts.Settings, nil
@@ -223,7 +283,8 @@ func (s *Service) settings(p Purpose) (Settings, error) {
 	return set, nil
 }
 
-// Purposes lists the only purposes that may be issued, or nothing where any may.
+// Purposes lists the only purposes that may be issued or claimed by key, or nothing where
+// any may.
 func (s *Service) Purposes() []Purpose {
 	ps := make([]Purpose, 0, len(s.opts.Purposes))
 	for p := range s.opts.Purposes {
@@ -266,8 +327,8 @@ func (s *Service) Status(ctx context.Context, sub Subject) (Status, error) {
 	return s.store.Status(ctx, sub)
 }
 
-// Revoke makes a token unusable and tells its state: what is used, expired, stale or lost
-// stays so. Errors: *[Refusal] of ErrModeUnsupported, *[Fault].
+// Revoke makes a token unusable and tells its state: what is used, completed, committed,
+// expired, stale or lost stays so. Errors: *[Refusal] of ErrModeUnsupported, *[Fault].
 func (s *Service) Revoke(ctx context.Context, sub Subject) (Status, error) {
 	if sub.Token != nil && sub.Token.Mode != Record {
 		return Status{}, sub.Token.Refuse(ErrModeUnsupported)

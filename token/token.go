@@ -125,12 +125,13 @@ func (r *Ring) Sign(g Grant) string {
 // ErrMalformed, ErrUnknownKey and ErrForged; nothing but the ring is asked.
 func (r *Ring) Parse(s string) (*Token, error) {
 	var buf [maxSize]byte
-	b, ok := decode(buf[:0], s)
-	if !ok || len(b) <= fixedSize || b[0] != version || len(b) != fixedSize+int(b[1]&0xf)+1 {
+	b, ok := decode(buf[:0], Prefix, s)
+	if !ok {
 		return nil, &Refusal{Reason: ErrMalformed}
 	}
-	mode, keyID, rest := Mode(b[1]>>4), b[2:2+int(b[1]&0xf)+1], b[2+int(b[1]&0xf)+1:]
-	if mode != Record && mode != Delete || !validKeyID(string(keyID)) {
+	high, keyID, rest, ok := split(b, fixedSize)
+	mode := Mode(high)
+	if !ok || mode != Record && mode != Delete {
 		return nil, &Refusal{Reason: ErrMalformed}
 	}
 	k := r.signer(keyID)
@@ -157,19 +158,29 @@ func (r *Ring) Parse(s string) (*Token, error) {
 	return t, nil
 }
 
-// decode appends the bytes that s spells, and tells whether s is their one spelling:
-// Go's strict base64 still skips CR and LF, so it is encoded again and compared.
-func decode(dst []byte, s string) ([]byte, bool) {
-	if len(s) <= len(Prefix) || len(s) > MaxLen || s[:len(Prefix)] != Prefix {
+// decode appends the bytes that s spells behind prefix, and tells whether s is their one
+// spelling: Go's strict base64 still skips CR and LF, so it is encoded again and compared.
+func decode(dst []byte, prefix, s string) ([]byte, bool) {
+	if len(s) <= len(prefix) || len(s) > MaxLen || s[:len(prefix)] != prefix {
 		return nil, false
 	}
 	var in, out [MaxLen]byte
-	text := append(in[:0], s[len(Prefix):]...)
+	text := append(in[:0], s[len(prefix):]...)
 	b, err := encoding.AppendDecode(dst, text)
 	if err != nil {
 		return nil, false
 	}
-	return b, string(encoding.AppendEncode(out[:0], b)) == s[len(Prefix):]
+	return b, string(encoding.AppendEncode(out[:0], b)) == s[len(prefix):]
+}
+
+// split parts what tokens and claim handles begin with: the version, four bits of their
+// own, and a key ID. b is fixed bytes without the key ID.
+func split(b []byte, fixed int) (high byte, keyID, rest []byte, ok bool) {
+	if len(b) <= fixed || b[0] != version || len(b) != fixed+int(b[1]&0xf)+1 {
+		return 0, nil, nil, false
+	}
+	n := 2 + int(b[1]&0xf) + 1
+	return b[1] >> 4, b[2:n], b[n:], validKeyID(string(b[2:n]))
 }
 
 // Check tells whether t is u's and for p: nil, or a *Refusal of ErrWrongUser or

@@ -217,7 +217,7 @@ func FuzzWords(f *testing.F) {
 		if p, err := token.ParsePurpose(s); err == nil && (string(p) != s || len(s) > 64) {
 			t.Errorf("purpose %q", s)
 		}
-		if id, err := token.ParseRef(s); err == nil && string(id.Ref()) != s {
+		if kind, id, err := token.ParseRef(s); err == nil && string((token.Subject{Kind: kind, ID: id}).Ref()) != s {
 			t.Errorf("ref %q has two spellings", s)
 		}
 		if a, err := token.ParseAttempt(s); err == nil && (string(a) != s || len(s) > 255) {

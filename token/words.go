@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"unicode"
@@ -139,21 +140,67 @@ func NewID() ID {
 
 // Ref is the token's name where the token itself must not stand: error pages,
 // tickets, log lines. It is t_ and 32 hex digits.
-func (id ID) Ref() Ref { return Ref("t_" + hex.EncodeToString(id[:])) }
+func (id ID) Ref() Ref { return OfToken.ref(id) }
 
-// Ref names a token (t_ and 32 lowercase hex digits of its ID) and is no secret.
+// Kind tells tokens and keys apart, which may be claimed alike.
+type Kind uint8
+
+// The kinds.
+const (
+	OfToken Kind = iota
+	OfKey
+)
+
+func (k Kind) ref(id ID) Ref {
+	return Ref([...]string{OfToken: "t_", OfKey: "k_"}[k] + hex.EncodeToString(id[:]))
+}
+
+// IdempotencyKey is a key that the caller's own client made up: 1 to 255 visible ASCII
+// characters, and case matters. It is scoped to a user and a purpose. The zero
+// IdempotencyKey is not valid.
+type IdempotencyKey string
+
+// ParseIdempotencyKey returns s as an IdempotencyKey, or an *InvalidError that names the
+// field "key".
+func ParseIdempotencyKey(s string) (IdempotencyKey, error) {
+	if len(s) > 255 || !visible(s) {
+		return "", &InvalidError{Field: "key", Rule: "must be 1 to 255 visible ASCII characters"}
+	}
+	return IdempotencyKey(s), nil
+}
+
+// ID returns what the store knows u's key k for p by: the first 16 bytes of the SHA-256
+// of the three, each behind its length (4 bytes, big-endian). It is not keyed by a
+// signing key: a rotation must not open old records again.
+func (k IdempotencyKey) ID(u User, p Purpose) ID {
+	var buf [3*4 + 256 + 64 + 255]byte
+	b := buf[:0]
+	for _, part := range [...]string{string(u), string(p), string(k)} {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+		b = append(b, part...)
+	}
+	sum := sha256.Sum256(b)
+	return ID(sum[:16])
+}
+
+// Ref names a token or key (t_ or k_ and 32 lowercase hex digits of its ID) and is no
+// secret.
 type Ref string
 
-// ParseRef returns the ID that the token reference s names, or an *InvalidError that
-// names the field "ref".
-func ParseRef(s string) (ID, error) {
+// ParseRef returns what the reference s names, or an *InvalidError that names the field
+// "ref".
+func ParseRef(s string) (Kind, ID, error) {
 	var id ID
-	if len(s) == 34 && s[:2] == "t_" {
-		if _, err := hex.Decode(id[:], []byte(s[2:])); err == nil && string(id.Ref()) == s {
-			return id, nil
+	if len(s) == 34 {
+		if _, err := hex.Decode(id[:], []byte(s[2:])); err == nil {
+			for _, kind := range [...]Kind{OfToken, OfKey} {
+				if string(kind.ref(id)) == s {
+					return kind, id, nil
+				}
+			}
 		}
 	}
-	return ID{}, &InvalidError{Field: "ref", Rule: "must be t_ and 32 lowercase hex digits"}
+	return 0, ID{}, &InvalidError{Field: "ref", Rule: "must be t_ or k_ and 32 lowercase hex digits"}
 }
 
 // InvalidError says that a value breaks the rule for its field. It never quotes the

@@ -16,7 +16,7 @@ func TestWords(t *testing.T) {
 		"purpose": func(s string) error { _, err := token.ParsePurpose(s); return err },
 		"attempt": func(s string) error { _, err := token.ParseAttempt(s); return err },
 		"digest":  func(s string) error { _, err := token.ParseDigest(s); return err },
-		"ref":     func(s string) error { _, err := token.ParseRef(s); return err },
+		"ref":     func(s string) error { _, _, err := token.ParseRef(s); return err },
 	}
 	hex32 := strings.Repeat("0123abcd", 4)
 	tests := []struct {
@@ -37,7 +37,7 @@ func TestWords(t *testing.T) {
 			[]string{"", " ", "é", strings.Repeat("d", 129)}},
 		{"ref",
 			[]string{"t_" + hex32},
-			[]string{"", hex32, "t_" + strings.ToUpper(hex32), "k_" + hex32, "t_" + hex32 + "0", "t_" + hex32[1:], "T_" + hex32, "t_" + hex32[:31] + "g"}},
+			[]string{"", hex32, "t_" + strings.ToUpper(hex32), "r_" + hex32, "t_" + hex32 + "0", "t_" + hex32[1:], "T_" + hex32, "t_" + hex32[:31] + "g"}},
 	}
 	for _, tt := range tests {
 		for _, s := range tt.good {

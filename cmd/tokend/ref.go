@@ -17,7 +17,7 @@ func newRef(p *program) *cobra.Command {
 		Use:   "ref",
 		Short: "Print how a user stands in the log and in Redis",
 		Long: `Print the user_ref of a user, by which log lines name the user, and with --ref, which
-errors and tickets hold, the key of that token's record in Redis, quoted as
+errors and tickets hold, the key of that token's or key's record in Redis, quoted as
 redis-cli --quoted-input takes it.`,
 		Example: `  tokend ref --user alice
   redis-cli --quoted-input PTTL "$(tokend ref --user alice --ref t_0123456789abcdef0123456789abcdef | sed -n 's/^redis_key //p')"`,
@@ -31,7 +31,7 @@ redis-cli --quoted-input takes it.`,
 				_, err = fmt.Fprintf(p.stdout, "user_ref %s\n", u.Hash())
 				return err
 			}
-			id, err := token.ParseRef(ref)
+			kind, id, err := token.ParseRef(ref)
 			if err != nil {
 				return usagef("--%v", err)
 			}
@@ -39,13 +39,13 @@ redis-cli --quoted-input takes it.`,
 			if err := faults.Err(); err != nil {
 				return err
 			}
-			key := redisstore.TokenKey(cfg.Redis.KeyPrefix, u.Hash(), id)
+			key := redisstore.RecordKey(cfg.Redis.KeyPrefix, kind, u.Hash(), id)
 			_, err = fmt.Fprintf(p.stdout, "user_ref %s\nredis_key %s\n", u.Hash(), redisQuote(key))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "the user")
-	cmd.Flags().StringVar(&ref, "ref", "", "a token's ref, t_ and 32 hex digits")
+	cmd.Flags().StringVar(&ref, "ref", "", "a token's or key's ref, t_ or k_ and 32 hex digits")
 	config.RegisterOnly(cmd.Flags(), "redis.key_prefix")
 	return cmd
 }

@@ -97,6 +97,7 @@ func (s *service) assemble(cfg *config.Config) error {
 		Outcomes:    outcomes,
 		LogUser:     user,
 		BodyBytes:   int64(cfg.Limits.BodyBytes),
+		ResultBytes: int64(cfg.Results.MaxBytes),
 		CORSOrigins: cfg.CORS.Origins,
 	})
 	if s.public, err = listen("listen", cfg.Listen, s.api, s.log); err != nil {
@@ -117,10 +118,13 @@ func (s *service) assemble(cfg *config.Config) error {
 
 func tokenOptions(cfg *config.Config) token.Options {
 	o := token.Options{Mode: cfg.Tokens.Mode, Settings: cfg.Tokens.Settings, Rate: cfg.Rate}
+	o.KeysRetention = cfg.Keys.Retention
 	if cfg.Purposes != nil {
 		o.Purposes = make(map[token.Purpose]token.Settings, len(cfg.Purposes))
 		for name, p := range cfg.Purposes {
-			o.Purposes[name] = p.Settings
+			set := p.Settings
+			set.KeysRetention = p.KeysRetention
+			o.Purposes[name] = set
 		}
 	}
 	return o

@@ -28,6 +28,11 @@ const (
 	CodeBodyTooLarge         Code = "body_too_large"
 	CodeUnsupportedMediaType Code = "unsupported_media_type"
 	CodeRateLimited          Code = "rate_limited"
+	CodeRequestInProgress    Code = "request_in_progress"
+	CodeClaimUnfinished      Code = "claim_unfinished"
+	CodeClaimSuperseded      Code = "claim_superseded"
+	CodeClaimEnded           Code = "claim_ended"
+	CodeClaimCommitted       Code = "claim_committed"
 	CodeInternal             Code = "internal"
 )
 
@@ -56,7 +61,12 @@ type Kind struct {
 // kinds is the one table of codes.
 var kinds = []Kind{
 	{CodeTokenUsed, http.StatusConflict, NextStop, "The token was used", false},
-	{CodeIdempotencyKeyReused, http.StatusUnprocessableEntity, NextFix, "The token stands for another request", false},
+	{CodeIdempotencyKeyReused, http.StatusUnprocessableEntity, NextFix, "The token or key stands for another request", false},
+	{CodeRequestInProgress, http.StatusConflict, NextWait, "The first request is in progress", false},
+	{CodeClaimUnfinished, http.StatusConflict, NextVerify, "The first request was left unfinished", false},
+	{CodeClaimSuperseded, http.StatusConflict, NextStop, "The claim was taken over", false},
+	{CodeClaimEnded, http.StatusConflict, NextStop, "The claim has ended", false},
+	{CodeClaimCommitted, http.StatusConflict, NextStop, "The claim is committed", false},
 	{CodeTokenExpired, http.StatusGone, NextReissue, "The token expired unused", false},
 	{CodeTokenStale, http.StatusGone, NextVerify, "The token is too old to tell", false},
 	{CodeTokenLost, http.StatusGone, NextVerify, "The store has lost the token", false},

@@ -33,11 +33,25 @@ const (
 	PathConsumeBatch = "/v1/tokens/consume/batch"
 	PathStatus       = "/v1/tokens/status"
 	PathRevoke       = "/v1/tokens/revoke"
+	PathClaims       = "/v1/claims"
+	PathClaimStatus  = "/v1/claims/status"
 	PathLivez        = "/livez"
 	PathReadyz       = "/readyz"
 	PathOpenAPI      = "/openapi.yaml"
 	PathMetrics      = "/metrics" // of the admin listener
 )
+
+// PathClaim returns the path of a claim, which its release goes to.
+func PathClaim(claim string) string { return PathClaims + "/" + claim }
+
+// PathCommit returns the path of a claim's commit.
+func PathCommit(claim string) string { return PathClaim(claim) + "/commit" }
+
+// PathRenew returns the path of a claim's renewal.
+func PathRenew(claim string) string { return PathClaim(claim) + "/renew" }
+
+// PathResult returns the path of a claim's result, which completes it.
+func PathResult(claim string) string { return PathClaim(claim) + "/result" }
 
 // Scopes of services.
 const (
@@ -181,7 +195,8 @@ func (r *ConsumeResult) UnmarshalJSON(b []byte) error {
 }
 
 // StatusRequest is the body of POST /v1/tokens/status and of POST /v1/tokens/revoke. A
-// service may name the token by Ref instead, and leaves Purpose out then.
+// service may name the token (or a key, to ask for its status) by Ref instead, and leaves
+// Purpose out then.
 type StatusRequest struct {
 	Token   *string `json:"token,omitzero"`
 	Ref     *string `json:"ref,omitzero"`
@@ -192,18 +207,22 @@ type StatusRequest struct {
 // StatusResponse answers POST /v1/tokens/status. The times that belong to the state
 // stand, and no others; of a token named by Ref whose record is gone, none is known.
 type StatusResponse struct {
-	State     string `json:"state"`
-	Ref       string `json:"ref"`
-	ExpiresAt Time   `json:"expires_at,omitzero"`
-	IssuedAt  Time   `json:"issued_at,omitzero"`
-	UsedAt    Time   `json:"used_at,omitzero"`
-	UsedBy    string `json:"used_by,omitzero"`
-	RevokedAt Time   `json:"revoked_at,omitzero"`
+	State          string `json:"state"`
+	Ref            string `json:"ref"`
+	ExpiresAt      Time   `json:"expires_at,omitzero"` // a token's, as issued_at
+	IssuedAt       Time   `json:"issued_at,omitzero"`
+	UsedAt         Time   `json:"used_at,omitzero"`
+	CompletedAt    Time   `json:"completed_at,omitzero"`
+	UsedBy         string `json:"used_by,omitzero"`
+	RevokedAt      Time   `json:"revoked_at,omitzero"`
+	LeaseExpiresAt Time   `json:"lease_expires_at,omitzero"` // of what is claimed, as the next two
+	Fence          int64  `json:"fence,omitzero"`
+	Committed      *bool  `json:"committed,omitzero"`
 }
 
 // RevokeResponse answers POST /v1/tokens/revoke.
 type RevokeResponse struct {
-	State string `json:"state"` // revoked, or what the token is and stays: used, expired, stale, lost, gone
+	State string `json:"state"` // revoked, or what the token is and stays: used, completed, claimed (committed), expired, stale, lost, gone
 	Ref   string `json:"ref"`
 }
 
@@ -216,12 +235,14 @@ type Problem struct {
 	Code      Code   `json:"code"`
 	Next      Next   `json:"next"`
 	RequestID string `json:"request_id"`
-	Ref       string `json:"ref,omitzero"` // of a token that could be read
+	Ref       string `json:"ref,omitzero"` // of a token or key that could be read
 
 	Field      string `json:"field,omitzero"` // the member or header at fault
 	ExpiresAt  Time   `json:"expires_at,omitzero"`
 	UsedAt     Time   `json:"used_at,omitzero"`
-	UsedBy     string `json:"used_by,omitzero"` // 8 hex digits of the winning attempt's hash
+	UsedBy     string `json:"used_by,omitzero"` // 8 hex digits of the winning attempt's hash, or of the one whose claim it is
 	RevokedAt  Time   `json:"revoked_at,omitzero"`
 	RetryAfter int64  `json:"retry_after,omitzero"` // seconds, as in the header
+
+	LeaseExpiresAt Time `json:"lease_expires_at,omitzero"` // of what is claimed
 }

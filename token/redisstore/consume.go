@@ -8,10 +8,14 @@ import (
 	"example.com/tokend/token"
 )
 
-//go:embed consume.lua
-var consumeSource string
+var (
+	//go:embed consume.lua
+	consumeSource string
+	//go:embed consume_claimed.lua
+	consumeClaimedSource string
+)
 
-var consumeScript = newScript("consume", true, read, consumeSource)
+var consumeScript = newScript("consume", true, getex, read, consumeSource, functions, consumeClaimedSource)
 
 // Consume uses a token up, in the mode that it was issued in. A call whose caller hangs up
 // is carried out all the same.
@@ -90,38 +94,15 @@ func last(t *token.Token) time.Time { return t.ExpiresAt.Add(t.Retention) }
 // consumed reads what consume.lua said of t.
 func consumed(r reply, t *token.Token) (token.Consumed, error) {
 	switch r.status {
-	case "consumed":
-		return token.Consumed{UsedAt: r.now}, nil
-	case "expired":
-		return token.Consumed{}, t.Refuse(token.ErrExpired)
-	case "stale":
-		return token.Consumed{}, t.Refuse(token.ErrStale)
-	case "lost":
-		return token.Consumed{}, t.Refuse(token.ErrLost)
-	case "replayed", "used", "mismatch", "revoked":
+	case "consumed", "replayed":
+		if r.record == "" {
+			return token.Consumed{UsedAt: r.now}, nil
+		}
 		rec, err := parseRecord(r.record)
 		if err != nil {
 			return token.Consumed{}, fault("consume", err)
 		}
-		return consumedBefore(r.status, rec, t)
+		return token.Consumed{UsedAt: rec.at, Replayed: r.status == "replayed", Takeover: rec.takeover, Fence: rec.fence}, nil
 	}
-	return token.Consumed{}, unlisted("consume", r)
-}
-
-// consumedBefore is the answer where rec says what has become of t.
-func consumedBefore(status string, rec record, t *token.Token) (token.Consumed, error) {
-	switch status {
-	case "replayed":
-		return token.Consumed{UsedAt: rec.at, Replayed: true}, nil
-	case "revoked":
-		no := t.Refuse(token.ErrRevoked)
-		no.RevokedAt = rec.at
-		return token.Consumed{}, no
-	}
-	no := t.Refuse(token.ErrUsed)
-	if status == "mismatch" {
-		no.Reason = token.ErrDigestMismatch
-	}
-	no.UsedAt, no.UsedBy = rec.at, rec.attempt.Ref()
-	return token.Consumed{}, no
+	return token.Consumed{}, refusal("consume", r, token.Subject{ID: t.ID, Token: t})
 }

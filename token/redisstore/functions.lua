@@ -27,9 +27,19 @@ local function signed(rec)
   return expires, expires + u32(rec, 13) * 1000
 end
 
--- The fence of rec, as it stands in one.
+local function bytes32(n)
+  return char(floor(n / 16777216), floor(n / 65536) % 256, floor(n / 256) % 256, n % 256)
+end
+
+-- The fence of rec.
 local function fence(rec)
-  return #rec >= 32 and sub(rec, 29, 32) or '\0\0\0\0'
+  return #rec >= 32 and u32(rec, 29) or 0
+end
+
+-- Tells those who wait for it that the claim of key is over. Who may not publish loses
+-- nothing but time: they ask by themselves, too.
+local function tell(key)
+  redis.pcall('PUBLISH', key, '')
 end
 
 -- Writes rec, whose stated end is ends, and has Redis drop it a minute later: a clock

@@ -8,10 +8,16 @@ import "example.com/tokend/token"
 
 const tagLen = 6
 
-// TokenKey returns the key of the record of u's token id: PREFIX:t:{TAG} and the 16
-// raw bytes of the ID. Its length does not depend on u.
+// TokenKey returns the key of the record of u's token id.
 func TokenKey(prefix string, u token.UserHash, id token.ID) string {
-	b := tagged(make([]byte, 0, len(prefix)+len(":t:{}")+tagLen+len(id)), prefix, "t", u.String())
+	return RecordKey(prefix, token.OfToken, u, id)
+}
+
+// RecordKey returns the key of the record of a token or idempotency key of u: PREFIX:t:{TAG}
+// or PREFIX:k:{TAG}, and the 16 raw bytes of the ID. Its length does not depend on u.
+func RecordKey(prefix string, kind token.Kind, u token.UserHash, id token.ID) string {
+	letter := [...]string{token.OfToken: "t", token.OfKey: "k"}[kind]
+	b := tagged(make([]byte, 0, len(prefix)+len(":t:{}")+tagLen+len(id)), prefix, letter, u.String())
 	return string(append(b, id[:]...))
 }
 

@@ -1,11 +1,7 @@
--- The record at KEYS[1] (rec), its state, and its stated end (ends; nil in a record that was
+-- The state of the record at KEYS[1] (rec), and its stated end (ends; nil in a record that was
 -- never claimed or used). A record past its stated end counts as none: rec is false then.
 -- The state of one in another version, or too short for one, is 0, which no caller knows.
---
--- GETEX is a write, so a demoted or cut-off master answers READONLY or NOREPLICAS, and never
--- a stale refusal.
 
-local rec = call('GETEX', KEYS[1])
 local state, ends
 if rec then
   local version, bits = byte(rec, 1, 2)
@@ -17,7 +13,7 @@ if rec then
       local a, b, c, d, e, f = byte(rec, 17, 22)
       ends = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
       if now > ends then
-        rec, state = false, nil
+        rec, state, ends = false, nil, nil
       end
     end
   end

@@ -8,23 +8,26 @@ import (
 	"example.com/tokend/token"
 )
 
-// A record is what Redis holds of one token: raw bytes at fixed offsets, rewritten in
-// place, numbers big-endian.
+// A record is what Redis holds of one token or key: raw bytes at fixed offsets, rewritten
+// in place, numbers big-endian.
 //
 //	 0   1  version: 1
-//	 1   1  state in the low three bits; 64 for a token of delete mode; the others
-//	        are for claims
-//	 2   6  issued at, ms
-//	 8   4  life, seconds: issued at plus life is the signed expiry
+//	 1   1  state in the low three bits; 8 where a claim, or the consume, took over;
+//	        the two bits of 48 of a claimed one: how it is committed; 64 for a token of
+//	        delete mode
+//	 2   6  issued at, ms; of a key, when it was first claimed
+//	 8   4  life, seconds: issued at plus life is the signed expiry; 0 for a key
 //	12   4  retention, seconds
 //	        an issued record that was never claimed ends here
 //	16   6  stated end, ms: past it the record counts as absent
-//	22   6  used at or revoked at, ms
-//	28   4  fence: how often the token was claimed
-//	32  12  hash of the attempt that was granted the token
+//	22   6  used, completed, revoked or released at, ms; of a claimed one, the lease's end
+//	28   4  fence: how often it was claimed, a takeover by a consume included
+//	32  12  hash of the attempt that was granted it; of an issued one, of the claim that
+//	        was released; of a revoked one, of the claim that ended by that, or zeros
 //	        a record without a digest ends here: 44 bytes, the most that Redis
 //	        keeps in one allocation with the object itself
-//	44  12  hash of the digest
+//	44  12  hash of the digest; zeros in a completed one without
+//	56      a completed one's result, as result.go has it; nothing where none was given
 //
 // The scripts write records; Go only reads them.
 const (
@@ -36,10 +39,19 @@ const (
 
 // The states, as they stand in a record; prelude.lua has them too.
 const (
-	stateIssued  = 1
-	stateUsed    = 2
-	stateRevoked = 3
-	flagDelete   = 64
+	stateIssued    = 1
+	stateUsed      = 2
+	stateRevoked   = 3
+	stateClaimed   = 4
+	stateCompleted = 5
+	flagTakeover   = 8
+	flagDelete     = 64
+)
+
+// How a claim is committed, as it stands in a record; claims.lua has it too.
+const (
+	notCommitted = 0
+	commitBits   = 48
 )
 
 // keptOn is how long Redis keeps a record past its stated end; the scripts have it too.
@@ -48,13 +60,17 @@ const keptOn = time.Minute
 // record is a record's contents.
 type record struct {
 	state     byte
+	takeover  bool
+	commit    byte // notCommitted, or how it is
 	issuedAt  time.Time
 	life      time.Duration
 	retention time.Duration
-	// Zero in an issued record:
+	// Zero in an issued record that was never claimed:
 	ends    time.Time
 	at      time.Time
+	fence   uint32
 	attempt token.Hash
+	result  string
 }
 
 // expiresAt returns the expiry that was signed into the token.
@@ -68,19 +84,31 @@ func parseRecord(b string) (record, error) {
 	}
 	r := record{
 		state:     b[1] & 7,
+		takeover:  b[1]&flagTakeover != 0,
+		commit:    b[1] & commitBits,
 		issuedAt:  millis(b[2:]),
 		life:      seconds(b[8:]),
 		retention: seconds(b[12:]),
 	}
+	least := usedSize
 	switch {
-	case r.state == stateIssued:
+	case r.state == stateIssued && len(b) == issuedSize:
 		return r, nil
-	case (r.state == stateUsed || r.state == stateRevoked) && len(b) >= usedSize:
-		r.ends, r.at = millis(b[16:]), millis(b[22:])
-		copy(r.attempt[:], b[32:])
-		return r, nil
+	case r.state < stateIssued || r.state > stateCompleted:
+		least = len(b) + 1
+	case r.state == stateCompleted:
+		least = digestSize
 	}
-	return record{}, fmt.Errorf("record of %d bytes in the unknown state %d", len(b), r.state)
+	if len(b) < least {
+		return record{}, fmt.Errorf("record of %d bytes in the unknown state %d", len(b), r.state)
+	}
+	r.ends, r.at = millis(b[16:]), millis(b[22:])
+	r.fence = number32(b[28:])
+	copy(r.attempt[:], b[32:])
+	if r.state == stateCompleted {
+		r.result = b[digestSize:]
+	}
+	return r, nil
 }
 
 func millis(b string) time.Time {
@@ -96,8 +124,10 @@ func bytes48(ms int64) []byte {
 	return wide[2:]
 }
 
-func seconds(b string) time.Duration {
+func number32(b string) uint32 {
 	var wide [4]byte
 	copy(wide[:], b)
-	return time.Duration(binary.BigEndian.Uint32(wide[:])) * time.Second
+	return binary.BigEndian.Uint32(wide[:])
 }
+
+func seconds(b string) time.Duration { return time.Duration(number32(b)) * time.Second }

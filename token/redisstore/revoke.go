@@ -10,10 +10,10 @@ import (
 //go:embed revoke.lua
 var revokeSource string
 
-var revokeScript = newScript("revoke", true, read, functions, revokeSource)
+var revokeScript = newScript("revoke", true, getex, read, functions, revokeSource)
 
-// Revoke makes a token unusable, unless it is used or past its life. A call whose caller
-// hangs up is carried out all the same.
+// Revoke makes a token unusable, unless it is used, completed, committed or past its life. A
+// call whose caller hangs up is carried out all the same.
 func (s *Store) Revoke(ctx context.Context, sub token.Subject) (token.Status, error) {
 	var expires, lasts any = "", ""
 	if t := sub.Token; t != nil {
@@ -25,7 +25,7 @@ func (s *Store) Revoke(ctx context.Context, sub token.Subject) (token.Status, er
 		return token.Status{}, err
 	}
 	switch r.status {
-	case "revoked", "used", "stale", "expired", "lost", "gone":
+	case "revoked", "used", "completed", "claimed", "stale", "expired", "lost", "gone":
 		return status("revoke", sub, r)
 	case "delete":
 		return token.Status{}, &token.Refusal{Reason: token.ErrModeUnsupported, Ref: sub.ID.Ref()}

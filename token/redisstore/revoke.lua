@@ -1,8 +1,9 @@
--- Makes a token unusable, unless it is used or past its life already.
+-- Makes a token unusable, unless it is used, completed, committed or past its life already.
 -- KEYS[1]  the token's record
 -- ARGV[1]  expiry, ms          ARGV[2]  expiry + retention, ms
 --          both '' where only the ID is known: then the record alone tells
--- returns  revoked | used record
+-- returns  revoked | used | completed record
+--          claimed record      committed, and so it stays
 --          stale | expired | lost, with the record if there is one
 --          gone                only the ID is known, and there is no record
 --          delete record       a token of delete mode, which cannot be revoked
@@ -11,16 +12,22 @@
 if state == USED then
   return 'used ' .. stamp .. rec
 end
+if state == COMPLETED then
+  return 'completed ' .. stamp .. sub(rec, 1, 56)
+end
 if state == REVOKED then
   -- Written again, changing nothing, so that WAIT has something to wait for.
   write(KEYS[1], rec, ends)
   return 'revoked ' .. stamp .. rec
 end
-if rec and state ~= ISSUED then
+if rec and state ~= ISSUED and state ~= CLAIMED then
   return 'unknown ' .. stamp .. rec
 end
 if rec and byte(rec, 2) >= DELETE then
   return 'delete ' .. stamp .. rec
+end
+if state == CLAIMED and byte(rec, 2) >= COMMITTED then
+  return 'claimed ' .. stamp .. rec
 end
 local expires, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not expires then
@@ -29,10 +36,16 @@ if not expires then
   end
   expires, last = signed(rec)
 end
-local refusal = by_time(rec, now, expires, last)
+local refusal = state ~= CLAIMED and by_time(rec, now, expires, last)
 if refusal then
   return refusal .. stamp .. (rec or '')
 end
-rec = '\1\3' .. sub(rec, 3, 16) .. bytes48(last) .. stamp .. fence(rec) .. string.rep('\0', 12)
-write(KEYS[1], rec, last)
+-- The attempt of a claim that ends by this stays: it was not released.
+local attempt = state == CLAIMED and sub(rec, 33, 44) or NONE
+ends = math.max(ends or 0, last)
+rec = '\1\3' .. sub(rec, 3, 16) .. bytes48(ends) .. stamp .. bytes32(fence(rec)) .. attempt
+write(KEYS[1], rec, ends)
+if state == CLAIMED then
+  tell(KEYS[1])
+end
 return 'revoked ' .. stamp .. rec

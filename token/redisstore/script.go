@@ -20,6 +20,10 @@ import (
 var (
 	//go:embed prelude.lua
 	prelude string
+	//go:embed getex.lua
+	getex string
+	//go:embed get.lua
+	get string
 	//go:embed read.lua
 	read string
 	//go:embed functions.lua

@@ -11,11 +11,20 @@ import (
 //go:embed status.lua
 var statusSource string
 
-var statusScript = newScript("status", false, read, statusSource)
+var statusScript = newScript("status", false, getex, read, statusSource)
 
-// Status tells a token's state and changes nothing.
+// Status tells a state and changes nothing.
 func (s *Store) Status(ctx context.Context, sub token.Subject) (token.Status, error) {
-	r, err := s.run(ctx, &call{script: statusScript, keys: []string{s.key(sub.User, sub.ID)}})
+	return s.tell(ctx, sub, "")
+}
+
+// ClaimStatus tells what Status does, and the result of what is completed.
+func (s *Store) ClaimStatus(ctx context.Context, sub token.Subject) (token.Status, error) {
+	return s.tell(ctx, sub, "1")
+}
+
+func (s *Store) tell(ctx context.Context, sub token.Subject, whole string) (token.Status, error) {
+	r, err := s.run(ctx, &call{script: statusScript, keys: []string{s.subjectKey(sub)}, args: []any{whole}})
 	if err != nil {
 		return token.Status{}, err
 	}
@@ -35,32 +44,41 @@ func status(op string, sub token.Subject, r reply) (token.Status, error) {
 		}
 		rec = &parsed
 	}
-	st := token.Status{State: state(sub.Token, rec, r.now)}
+	st := token.Status{State: state(sub, rec, r.now)}
 	if sub.Token != nil {
 		st.ExpiresAt = sub.Token.ExpiresAt
 	}
-	if rec != nil {
+	if rec == nil {
+		return st, nil
+	}
+	if sub.Kind == token.OfToken {
 		st.IssuedAt, st.ExpiresAt = rec.issuedAt, rec.expiresAt()
 	}
-	switch st.State {
-	case token.StateUsed:
-		if rec != nil {
-			st.UsedAt, st.UsedBy = rec.at, rec.attempt.Ref()
-		}
-	case token.StateRevoked:
+	switch rec.state {
+	case stateUsed:
+		st.UsedAt, st.UsedBy = rec.at, rec.attempt.Ref()
+	case stateRevoked:
 		st.RevokedAt = rec.at
+	case stateClaimed:
+		st.LeaseExpiresAt, st.Fence, st.Committed = rec.at, rec.fence, rec.commit != notCommitted
+	case stateCompleted:
+		st.CompletedAt, st.UsedBy = rec.at, rec.attempt.Ref()
+		var err error
+		if st.Result, err = parseResult(rec.result); err != nil {
+			return token.Status{}, fault(op, err)
+		}
 	}
 	return st, nil
 }
 
-// state tells what has become of a token, of which t is nil where only the ID is known, and
-// rec nil where there is no record.
-func state(t *token.Token, rec *record, now time.Time) token.State {
+// state tells what has become of sub, of which rec is nil where there is no record.
+func state(sub token.Subject, rec *record, now time.Time) token.State {
+	t := sub.Token
 	switch {
-	case rec != nil && rec.state == stateUsed:
-		return token.StateUsed
-	case rec != nil && rec.state == stateRevoked:
-		return token.StateRevoked
+	case rec != nil && rec.state != stateIssued:
+		return states[rec.state]
+	case sub.Kind == token.OfKey && (rec != nil || sub.Named):
+		return token.StateUnknown
 	case t == nil && rec == nil:
 		return token.StateGone
 	case t != nil && t.Mode == token.Delete:
@@ -76,6 +94,12 @@ func state(t *token.Token, rec *record, now time.Time) token.State {
 		return token.StateLost
 	}
 	return token.StateIssued
+}
+
+// states are what records say.
+var states = map[byte]token.State{
+	stateUsed: token.StateUsed, stateRevoked: token.StateRevoked,
+	stateClaimed: token.StateClaimed, stateCompleted: token.StateCompleted,
 }
 
 // times returns a token's expiry and when its retention is over: as t says, which is

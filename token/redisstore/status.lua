@@ -1,8 +1,9 @@
--- Reads a token's record and changes nothing.
--- KEYS[1]  the token's record
+-- Reads a record and changes nothing.
+-- KEYS[1]  the record
+-- ARGV[1]  '1' for the whole of it, its result included
 -- returns  found record | absent
 
 if rec then
-  return 'found ' .. stamp .. rec
+  return 'found ' .. stamp .. (ARGV[1] == '1' and rec or sub(rec, 1, 56))
 end
 return 'absent ' .. stamp

@@ -1,5 +1,5 @@
-// Package redisstore remembers tokens in Redis 6.2 or newer, or Valkey: one short record
-// a token, one Lua script and one round trip a call.
+// Package redisstore remembers tokens and claims in Redis 6.2 or newer, or Valkey: one short
+// record a token or key, one Lua script and one round trip a call.
 //
 // Redis's clock is the only clock. Every change of record mode is one script in which all
 // checks precede the first write, and which finds its own attempt in the record, so
@@ -27,6 +27,7 @@ type Store struct {
 	rdb      redis.UniversalClient
 	opts     Options
 	batchers sync.Map // of node to *batcher
+	watches  watches
 }
 
 // Options are a Store's.
@@ -57,7 +58,7 @@ func New(rdb redis.UniversalClient, opts Options) *Store {
 	if opts.Observe == nil {
 		opts.Observe = func(string, time.Duration) {}
 	}
-	return &Store{rdb: rdb, opts: opts}
+	return &Store{rdb: rdb, opts: opts, watches: watches{subscribe: rdb.Subscribe, timeout: opts.Timeout}}
 }
 
 // Ping asks Redis whether it would take a write, within the store's timeout.
@@ -69,4 +70,9 @@ func (s *Store) Ping(ctx context.Context) error {
 // key returns the key of u's token id.
 func (s *Store) key(u token.User, id token.ID) string {
 	return TokenKey(s.opts.Prefix, u.Hash(), id)
+}
+
+// subjectKey returns the key of sub's record.
+func (s *Store) subjectKey(sub token.Subject) string {
+	return RecordKey(s.opts.Prefix, sub.Kind, sub.User.Hash(), sub.ID)
 }
