@@ -27,25 +27,27 @@ func freeAddr() string {
 }
 
 // start runs cmd, which listens at addr, until it accepts connections.
-func start(addr string, cmd *exec.Cmd) (*server, error) {
+func (b *bench) start(addr string, cmd *exec.Cmd) (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	s := &server{addr, cmd}
-	for range 500 {
+	b.running = append(b.running, s)
+	for range 1000 {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
 			return s, nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.stop()
 	return nil, fmt.Errorf("%s did not listen at %s", cmd.Path, addr)
 }
 
-func (s *server) stop() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
+func (b *bench) stopAll() {
+	for _, s := range b.running {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+	}
 }
 
 // cpu returns the time that the server has spent on a processor, in user and system mode.
@@ -66,48 +68,94 @@ func (s *server) cpu() time.Duration {
 
 const jwtSecret = "a-secret-of-thirty-two-bytes-okay"
 
-// startAll builds and starts redis-server, tokend with everything on, and the bare handler.
-func startAll(dir string) (redis, tokend, hello *server, err error) {
-	redisAddr, tokendAddr, helloAddr := freeAddr(), freeAddr(), freeAddr()
-	_, port, _ := net.SplitHostPort(redisAddr)
-	redis, err = start(redisAddr, exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1",
-		"--dir", dir, "--save", "", "--appendonly", "no"))
+// signingKeys are everybody's who signs tokens.
+var signingKeys = "k1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+
+func (b *bench) startRedis() (*server, error) {
+	addr := freeAddr()
+	_, port, _ := net.SplitHostPort(addr)
+	return b.start(addr, exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1",
+		"--dir", b.dir, "--save", "", "--appendonly", "no"))
+}
+
+// startSelf starts the server of this program that is called name.
+func (b *bench) startSelf(name string) (*server, error) {
+	self, err := os.Executable()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	bin := filepath.Join(dir, "tokend")
-	build := exec.Command("go", "build", "-C", "..", "-o", bin, "./cmd/tokend") // run from e2e/
+	addr := freeAddr()
+	cmd := exec.Command(self, "-serve", name, "-listen", addr, "-redis", b.redis.addr)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	return b.start(addr, cmd)
+}
+
+// build builds tokend, once.
+func (b *bench) build() error {
+	if b.tokend != "" {
+		return nil
+	}
+	program := filepath.Join(b.dir, "tokend")
+	// From its own module: this one does not list what the program is built from.
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "example.com/tokend").Output()
+	if err != nil {
+		return fmt.Errorf("find tokend: %w", err)
+	}
+	build := exec.Command("go", "build", "-C", strings.TrimSpace(string(dir)), "-o", program, "./cmd/tokend")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, nil, nil, fmt.Errorf("build tokend: %w", err)
+		return fmt.Errorf("build tokend: %w", err)
 	}
-	cmd := exec.Command(bin, "serve")
-	log, err := os.Create(filepath.Join(dir, "log"))
+	b.tokend = program
+	return nil
+}
+
+// startTokend builds and starts tokend with everything on.
+func (b *bench) startTokend() (*server, error) {
+	if err := b.build(); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(b.tokend, "serve")
+	log, err := os.CreateTemp(b.dir, "log")
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
+	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
+	addr := freeAddr()
 	cmd.Env = append(os.Environ(),
-		"TOKEND_LISTEN="+tokendAddr, "TOKEND_ADMIN_LISTEN="+freeAddr(),
-		"TOKEND_REDIS_URL=redis://"+redisAddr,
-		"TOKEND_SIGNING_KEYS=k1:"+base64.StdEncoding.EncodeToString(make([]byte, 32)),
-		"TOKEND_AUTH_JWT_SECRET="+jwtSecret, "TOKEND_RATE_ISSUE_PER_MINUTE=0")
-	if tokend, err = start(tokendAddr, cmd); err != nil {
-		return nil, nil, nil, err
+		"TOKEND_LISTEN="+addr, "TOKEND_ADMIN_LISTEN="+freeAddr(),
+		"TOKEND_REDIS_URL=redis://"+b.redis.addr, "TOKEND_SIGNING_KEYS="+signingKeys,
+		"TOKEND_AUTH_JWT_SECRET="+jwtSecret, "TOKEND_RATE_ISSUE_PER_MINUTE=0",
+		"TOKEND_TOKENS_TTL="+life.String(), "TOKEND_TOKENS_RETENTION="+life.String())
+	s, err := b.start(addr, cmd)
+	if err != nil {
+		return nil, err
 	}
-	for range 500 {
-		if resp, err := http.Get("http://" + tokendAddr + "/readyz"); err == nil {
+	return s, s.ready()
+}
+
+// ready returns when the server, tokend or plain, is.
+func (s *server) ready() error {
+	for range 1000 {
+		if resp, err := http.Get("http://" + s.addr + "/readyz"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				break
+				return nil
 			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, nil, err
+	return fmt.Errorf("%s is not ready", s.cmd.Path)
+}
+
+// startBoth starts tokend and plain.
+func (b *bench) startBoth() (tokend, plain *server, err error) {
+	if tokend, err = b.startTokend(); err != nil {
+		return nil, nil, err
 	}
-	hello, err = start(helloAddr, exec.Command(self, "-hello", helloAddr))
-	return redis, tokend, hello, err
+	if plain, err = b.startSelf("plain"); err != nil {
+		return nil, nil, err
+	}
+	return tokend, plain, plain.ready()
 }
