@@ -1,92 +1,89 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
 	"time"
 )
 
-// lineWriter lets lines that come in quick succession share a system call, which under load
-// costs more than all else about a log line. A lone line is written at once. Lines that
-// were not handed on yet are lost if the process is killed, as what the system had not
-// written would be; that is a matter of microseconds.
+// lineWriter writes lines in the background, so that a log that nobody reads stops nothing,
+// and lines that come in quick succession share a system call, which under load costs more
+// than all else about one. Lines that were not handed on yet are lost if the process is
+// killed, as what the system had not written would be; that is a matter of microseconds.
 //
-// Write never fails. It waits while more than maxPending bytes are to be handed on, so that
-// a reader that has stopped reading costs no more memory than that.
+// Write never fails and never waits. Where more than maxPending bytes are to be handed on it
+// drops the line; as soon as there is room, a line says how many were lost.
 type lineWriter struct {
 	w io.Writer
 
 	mu      sync.Mutex
-	room    sync.Cond // signalled when pending has been taken, and when all is written
+	idle    chan struct{} // closed while nothing is to be handed on
 	pending []byte
 	spare   []byte // what pending is next
-	writing bool
-	last    time.Time // when the latest line came
+	lost    int
 }
 
-const (
-	maxPending = 1 << 20
-	// quick is how soon after another a line must come to be written in the background:
-	// the time in which starting that costs more than the system call.
-	quick = 50 * time.Microsecond
-)
+const maxPending = 1 << 20
 
 func newLineWriter(w io.Writer) *lineWriter {
-	l := &lineWriter{w: w}
-	l.room.L = &l.mu
+	l := &lineWriter{w: w, idle: make(chan struct{})}
+	close(l.idle)
 	return l
 }
 
-func (l *lineWriter) Write(p []byte) (int, error) {
+func (l *lineWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.pending) > maxPending {
-		l.room.Wait()
+	if len(l.pending)+len(line) > maxPending {
+		l.lost++
+		return len(line), nil
 	}
-	now := time.Now()
-	lone := now.Sub(l.last) > quick
-	l.last = now
-	l.pending = append(l.pending, p...)
-	if !l.writing {
-		l.writing = true
-		if lone {
-			l.handOn()
-		} else {
-			go l.handOnSoon()
-		}
+	if l.lost > 0 {
+		l.pending = fmt.Appendf(l.pending, "tokend: %d log lines were lost, as the log was not read\n", l.lost)
+		l.lost = 0
 	}
-	return len(p), nil
+	l.pending = append(l.pending, line...)
+	if l.isIdle() {
+		l.idle = make(chan struct{})
+		go l.handOn()
+	}
+	return len(line), nil
 }
 
-// handOnSoon hands on, after whoever is about to write a line.
-func (l *lineWriter) handOnSoon() {
-	runtime.Gosched()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.handOn()
+func (l *lineWriter) isIdle() bool {
+	select {
+	case <-l.idle:
+		return true
+	default:
+		return false
+	}
 }
 
-// handOn writes until nothing is pending. l.mu is held, but for the writing.
+// handOn writes until nothing is pending.
 func (l *lineWriter) handOn() {
+	runtime.Gosched() // whoever is about to write a line may
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for len(l.pending) > 0 {
 		lines := l.pending
 		l.pending, l.spare = l.spare[:0], nil
-		l.room.Broadcast()
 		l.mu.Unlock()
 		l.w.Write(lines) // where the log cannot be written, nobody can be told
 		l.mu.Lock()
 		l.spare = lines
 	}
-	l.writing = false
-	l.room.Broadcast()
+	close(l.idle)
 }
 
-// Flush returns when all that was written has been handed on.
-func (l *lineWriter) Flush() {
+// Flush waits until all that was written has been handed on, but no longer than limit.
+func (l *lineWriter) Flush(limit time.Duration) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.writing {
-		l.room.Wait()
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(limit):
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -21,6 +22,6 @@ func main() {
 	status := run(ctx, &program{
 		args: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: stderr,
 	})
-	stderr.Flush()
+	stderr.Flush(time.Second)
 	os.Exit(status)
 }
