@@ -1,8 +1,11 @@
 package tokend_test
 
 import (
+	"context"
 	"errors"
 	"html/template"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -45,10 +48,12 @@ func (s *shop) newOrder(w http.ResponseWriter, r *http.Request) {
 }
 
 // createOrder takes the form. The user comes from the session, never from the form, and
-// Consume makes the attempt up, once for this request.
+// Consume makes the attempt up, once for this request. A second click ends the first one's
+// request in the browser: what was begun must go on all the same, so the request's context
+// must not end it.
 func (s *shop) createOrder(w http.ResponseWriter, r *http.Request) {
-	user := sessionUser(r)
-	got, err := s.forms.Consume(r.Context(), user, r.PostFormValue("tokend_token"))
+	ctx, user := context.WithoutCancel(r.Context()), sessionUser(r)
+	got, err := s.forms.Consume(ctx, user, r.PostFormValue("tokend_token"))
 	var no *client.Refusal
 	var down *client.Fault
 	switch {
@@ -58,12 +63,17 @@ func (s *shop) createOrder(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &no) && s.orders.has(user, no.Ref): // a double click: show what the first one made
 		http.Redirect(w, r, "/orders/"+no.Ref, http.StatusSeeOther)
 	case errors.Is(err, client.ErrUsed): // the first one is still at work, or has failed
-		http.Error(w, "You have sent this form already. We are checking what became of it.", http.StatusConflict)
+		http.Error(w, "You have sent this form already. Look at your orders in a minute; if it is not there, please order again.", http.StatusConflict)
+	case errors.As(err, &no) && no.Next == client.NextFix: // the shop's own fault: a wrong key, say
+		log.Print(err)
+		http.Error(w, "We cannot take orders at the moment.", http.StatusInternalServerError)
 	case errors.As(err, &no): // there is no order: the form again, with a fresh token
 		http.Error(w, "This page is no longer valid. Please send the form again.", http.StatusUnprocessableEntity)
 	case errors.As(err, &down) && !down.MaybeDone: // nothing was done
+		log.Print(err)
 		http.Error(w, "We cannot take this at the moment. Please send it again.", http.StatusServiceUnavailable)
 	default: // nobody can tell
+		log.Print(err)
 		http.Error(w, "Please look at your orders before you send this again.", http.StatusServiceUnavailable)
 	}
 }
@@ -170,5 +180,41 @@ func TestForm(t *testing.T) {
 	want("no tokend", form, http.StatusServiceUnavailable, 1)
 	if w := send(s.newOrder, nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a form without tokend: %d", w.Code)
+	}
+}
+
+// TestFormSecondClick has the browser give the first request up, as it does when a second
+// click takes its place: the order is made all the same, and the second click shows it.
+func TestFormSecondClick(t *testing.T) {
+	t.Parallel()
+	tokend := clienttest.New(t)
+	s, err := newShop(tokend.URL, tokend.ServiceKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := regexp.MustCompile(`ott_[A-Za-z0-9_-]+`).FindString(send(s.newOrder, nil).Body.String())
+	form := url.Values{"tokend_token": {token}, "item": {"tea"}}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	send(func(w http.ResponseWriter, r *http.Request) { s.createOrder(w, r.WithContext(gone)) }, form)
+	if len(s.orders.rows) != 1 {
+		t.Errorf("the first click, whose browser had gone, made %d orders, want 1", len(s.orders.rows))
+	}
+	if w := send(s.createOrder, form); w.Code != http.StatusSeeOther || len(s.orders.rows) != 1 {
+		t.Errorf("the second click: %d with %d orders, want to be shown the first one's", w.Code, len(s.orders.rows))
+	}
+}
+
+// TestFormOwnFault: a service that tokend does not let in must not tell its users that their
+// page is at fault.
+func TestFormOwnFault(t *testing.T) {
+	t.Parallel()
+	log.SetOutput(io.Discard)
+	s, err := newShop(clienttest.New(t).URL, "tsk_not-a-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := send(s.createOrder, url.Values{"tokend_token": {"ott_x"}}); w.Code != http.StatusInternalServerError {
+		t.Errorf("with a wrong service key: %d %s", w.Code, w.Body)
 	}
 }

@@ -32,6 +32,9 @@ func ParseKeys(s string) ([]Key, error) {
 	if s == "" {
 		return nil, fmt.Errorf("no signing key: want ID:BASE64[,ID:BASE64 …]")
 	}
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, fmt.Errorf("signing keys: found a line break; want one line, with commas between keys")
+	}
 	var keys []Key
 	for i, part := range strings.Split(s, ",") {
 		id, text, ok := strings.Cut(part, ":")

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"example.com/tokend/config"
+	"example.com/tokend/token"
 )
 
 func newConfig(p *program) *cobra.Command {
@@ -45,7 +48,14 @@ are given is said too; what serve requires may be missing.`,
 func printConfig(w io.Writer, cfg *config.Config) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range cfg.Values() {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, shown(v.Text), v.Origin)
+		text := v.Text
+		switch v.Name { // what tells two settings apart is no secret
+		case "redis.url":
+			text = redisPlace(cfg.Redis)
+		case "signing.keys":
+			text = keyNames(cfg.Signing.Keys)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, shown(text), v.Origin)
 	}
 	return t.Flush()
 }
@@ -56,4 +66,22 @@ func shown(s string) string {
 		return q
 	}
 	return s
+}
+
+// redisPlace returns where c.URL leads: no user, no password, no parameters.
+func redisPlace(c config.Redis) string {
+	u, err := url.Parse(c.URL.Reveal())
+	if err != nil || c.URL == "" {
+		return c.URL.String()
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// keyNames returns the IDs of keys, each with a mask for its secret.
+func keyNames(keys []token.Key) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.ID + ":********"
+	}
+	return strings.Join(names, ",")
 }

@@ -57,6 +57,9 @@ given are taken instead of made up.`,
 	// What its help says must be its own defaults, not serve's.
 	cmd.Flags().Lookup("listen").DefValue = devListen
 	cmd.Flags().Lookup("log-format").DefValue = string(config.LogText)
+	for _, name := range devOwn {
+		cmd.Flags().MarkHidden(strings.NewReplacer(".", "-", "_", "-").Replace(name))
+	}
 	return cmd
 }
 

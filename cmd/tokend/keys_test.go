@@ -161,7 +161,7 @@ func TestConfigCommand(t *testing.T) {
 		"tokens.ttl":                "2m --tokens-ttl",
 		"tokens.max_ttl":            "1h file:1",
 		"tokens.retention":          "24h default",
-		"redis.url":                 "******** TOKEND_REDIS_URL",
+		"redis.url":                 "redis://h:6379 TOKEND_REDIS_URL",
 		"redis.password":            `"" default`,
 		"auth.jwt_secret":           "******** TOKEND_AUTH_JWT_SECRET_FILE",
 		"purposes.order.create.ttl": "30m file:2",

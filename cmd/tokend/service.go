@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type service struct {
 	log      *slog.Logger
 	parts    *parts
 	shutdown config.Shutdown
+	redis    string // where it is, for the log
 	api      *httpapi.Server
 	public   *listener
 	admin    *listener // nil: none
@@ -66,7 +68,7 @@ type service struct {
 // newService puts the service together and listens; [service.run] then serves. The
 // service has parts to close from here on, with an error too.
 func newService(cfg *config.Config, p *parts, log *slog.Logger) (*service, error) {
-	s := &service{log: log, parts: p, shutdown: cfg.Shutdown}
+	s := &service{log: log, parts: p, shutdown: cfg.Shutdown, redis: redisPlace(cfg.Redis)}
 	if err := s.assemble(cfg); err != nil {
 		s.close()
 		return nil, err
@@ -150,7 +152,7 @@ func (s *service) run(ctx context.Context) error {
 		s.admin.serve(failed)
 		adminAt = s.admin.Addr().String()
 	}
-	s.log.Info("listening", "addr", s.public.Addr().String(), "tls", s.parts.certificate != nil, "admin_addr", adminAt, "version", buildVersion())
+	s.log.Info("listening", "addr", s.public.Addr().String(), "tls", s.parts.certificate != nil, "admin_addr", adminAt, "redis", s.redis, "version", buildVersion())
 	select {
 	case err := <-failed:
 		return err
@@ -195,7 +197,8 @@ type listener struct {
 func listen(name, addr string, h http.Handler, log *slog.Logger) (*listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		dashed := strings.ReplaceAll(name, "_", "-")
+		return nil, fmt.Errorf("--%s, TOKEND_%s, %s in YAML: %w", dashed, strings.ToUpper(name), name, err)
 	}
 	ln := &listener{Listener: netutil.LimitListener(l, maxConns), server: newServer(h, log)}
 	ln.server.ConnState = ln.note

@@ -281,9 +281,9 @@ func TestNoRefusalFromBelow(t *testing.T) {
 			func(t *testing.T, rdb *redis.Client) {
 				// Of a master that never answers: it keeps its records, and reads of
 				// stale ones are allowed.
-				rdb.SlaveOf(t.Context(), "127.0.0.1", "1")
+				rdb.ReplicaOf(t.Context(), "127.0.0.1", "1")
 			},
-			func(rdb *redis.Client) { rdb.SlaveOf(context.Background(), "no", "one") }},
+			func(rdb *redis.Client) { rdb.ReplicaOf(context.Background(), "no", "one") }},
 		{"cut off from its replicas",
 			func(t *testing.T, rdb *redis.Client) { rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1") },
 			func(rdb *redis.Client) { rdb.ConfigSet(context.Background(), "min-replicas-to-write", "0") }},

@@ -33,7 +33,7 @@ func TestWaitReplicas(t *testing.T) {
 		}
 
 		host, port, _ := net.SplitHostPort(master.Addr)
-		below.SlaveOf(t.Context(), host, port)
+		below.ReplicaOf(t.Context(), host, port)
 		conn := rdb.Conn() // WAIT waits for its own connection's writes
 		for deadline := time.Now().Add(30 * time.Second); ; {
 			conn.Set(t.Context(), "probe", "1", time.Minute)
@@ -60,6 +60,6 @@ func TestWaitReplicas(t *testing.T) {
 		if got, want := below.Get(t.Context(), key).Val(), rdb.Get(t.Context(), key).Val(); got != want {
 			t.Errorf("%v: the replica holds %q, the master %q", mode, got, want)
 		}
-		below.SlaveOf(t.Context(), "no", "one")
+		below.ReplicaOf(t.Context(), "no", "one")
 	}
 }
