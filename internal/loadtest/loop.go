@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -49,17 +50,9 @@ func Open(ctx context.Context, a Arrivals, call func(due time.Time)) Arrived {
 	var wg sync.WaitGroup
 	waiting := make(chan time.Time) // to callers that are free
 	callers := 0
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	began := time.Now()
 	for due := began.Add(a.gap()); due.Sub(began) < a.Span; due = due.Add(a.gap()) {
-		if wait := time.Until(due); wait > 0 {
-			timer.Reset(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-		}
+		sleepUntil(ctx, due)
 		if ctx.Err() != nil {
 			break
 		}
@@ -93,4 +86,23 @@ func Open(ctx context.Context, a Arrivals, call func(due time.Time)) Arrived {
 // gap returns how long after an arrival the next one comes.
 func (a Arrivals) gap() time.Duration {
 	return time.Duration(rand.ExpFloat64() / a.Rate * float64(time.Second))
+}
+
+// nap sleeps for a millisecond or two at most, or less. Tests replace it.
+var nap = precisely
+
+// sleepUntil returns when due has come, or ctx has ended.
+func sleepUntil(ctx context.Context, due time.Time) {
+	const near = 2 * time.Millisecond
+	if wait := time.Until(due) - near; wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+	runtime.Gosched() // to whoever was called: a nap holds what it would run on
+	for wait := time.Until(due); wait > 0; wait = time.Until(due) {
+		nap(wait)
+	}
 }

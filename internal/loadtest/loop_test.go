@@ -9,6 +9,15 @@ import (
 	"time"
 )
 
+// In a bubble only the time package's own sleep moves the clock.
+func init() { nap = time.Sleep }
+
+func TestPrecisely(t *testing.T) {
+	for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {
+		precisely(time.Until(end))
+	}
+}
+
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, now, most atomic.Int64
