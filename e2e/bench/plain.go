@@ -40,6 +40,7 @@ func newRedis(addr string) *redis.Client {
 		MaxActiveConns:        size,
 		PipelinePoolSize:      -1,
 		DisableIdentity:       true,
+		Protocol:              2,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
 		},
