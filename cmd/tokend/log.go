@@ -12,5 +12,5 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	if c.Format == config.LogText {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
-	return slog.New(slog.NewJSONHandler(w, opts))
+	return slog.New(newPlainJSON(w, opts))
 }
