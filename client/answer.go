@@ -25,13 +25,17 @@ type answer struct {
 // judge tells what a is: a success that take took (nil, nil), a refusal, or none of
 // tokend's answers.
 func (a *answer) judge(e endpoint, take func(*answer) *miss) (*Refusal, *miss) {
-	if a.status == e.success {
-		if a.mediaType != wire.TypeJSON {
+	if e.succeeds(a.status) {
+		// Where there is no content, the request id alone speaks for tokend.
+		if a.mediaType != wire.TypeJSON && !(a.status == http.StatusNoContent && a.requestID != "") {
 			return nil, a.unreadable(e)
 		}
 		return nil, take(a)
 	}
 	p, ok := a.problem()
+	if !ok && e.bulky && a.status == http.StatusRequestEntityTooLarge {
+		return refuse(wire.CodeBodyTooLarge, "", "what stands between refuses a body of this length"), nil
+	}
 	if !ok {
 		return nil, a.miss(fmt.Errorf("not tokend's answer (HTTP %d, content type %.64q)", a.status, a.mediaType))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"example.com/tokend/httpapi/wire"
@@ -13,10 +14,22 @@ import (
 // endpoint is what all calls of one kind have in common.
 type endpoint struct {
 	op      string // as in Fault.Op
+	method  string // POST where empty; a DELETE has no body
 	path    string
 	success int  // HTTP status
+	other   int  // another status that is a success, too; 0 where there is none
 	changes bool // a try can change something
 	once    bool // what a try changes can turn a later try into a refusal
+	bulky   bool // its body may be too large for whoever is in between: a 413 is an answer, whoever says it
+	results bool // its answer may hold a result
+
+	hold       time.Duration // that tokend may take before it answers, by the call's own wish
+	tryTimeout time.Duration // shorter than the Client's; 0 where that holds
+}
+
+// succeeds tells whether status is a success's.
+func (e *endpoint) succeeds(status int) bool {
+	return status == e.success || e.other != 0 && status == e.other
 }
 
 // exchange is what one logical call says, and what it makes of what it hears.
@@ -62,7 +75,7 @@ func (x *single[A]) take(a *answer, _ Fault) *miss {
 // run makes tries until one is answered or no other is due. Its error is a *Refusal
 // or a *Fault.
 func (c *Client) run(ctx context.Context, e endpoint, x exchange) error {
-	ctx, cancel := context.WithTimeout(ctx, c.budget)
+	ctx, cancel := context.WithTimeout(ctx, c.budget+e.hold)
 	defer cancel()
 
 	fault := &Fault{Op: e.op}
@@ -81,10 +94,12 @@ func (c *Client) run(ctx context.Context, e endpoint, x exchange) error {
 		if unknown != nil && bearer == rejected {
 			return fault.orRefusal(e, unknown)
 		}
-		body, err := json.Marshal(x.request())
-		if err != nil {
-			fault.Err = err
-			return fault
+		var body []byte
+		if e.method != http.MethodDelete {
+			if body, err = json.Marshal(x.request()); err != nil {
+				fault.Err = err
+				return fault
+			}
 		}
 		fault.Tries++
 		no, m := c.try(ctx, e, body, bearer, func(a *answer) *miss { return x.take(a, *fault) })

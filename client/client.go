@@ -71,6 +71,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:    2 * time.Second,
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        60 * time.Second,
+		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // answers are smaller than what gzip adds
 	}

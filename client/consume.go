@@ -10,14 +10,20 @@ import (
 )
 
 // ConsumeOption says more about one consume.
-type ConsumeOption func(*consumeParams)
+type ConsumeOption interface{ ofConsume(*requestParams) }
 
-type consumeParams struct{ digest, attempt *string }
+// RequestOption says more about the request that a consume or a claim is for.
+type RequestOption func(*requestParams)
 
-// Digest binds the token to a request: s is the caller's fingerprint of it, 1 to 128
-// visible ASCII characters. The same token with another digest is [ErrReused].
-func Digest(s string) ConsumeOption {
-	return func(p *consumeParams) { p.digest = &s }
+func (o RequestOption) ofConsume(p *requestParams) { o(p) }
+func (o RequestOption) ofClaim(p *claimParams)     { o(&p.requestParams) }
+
+type requestParams struct{ digest, attempt *string }
+
+// Digest binds the token or key to a request: s is the caller's fingerprint of it, 1 to 128
+// visible ASCII characters. The same token or key with another digest is [ErrReused].
+func Digest(s string) RequestOption {
+	return func(p *requestParams) { p.digest = &s }
 }
 
 // Attempt names the execution that the call is for, 1 to 255 visible ASCII characters,
@@ -25,8 +31,8 @@ func Digest(s string) ConsumeOption {
 // execution whose first call ended in a [*Fault]. Whoever will do the work makes it up,
 // fresh for each request that it serves. Taken from what a user sent, or from the
 // token, it grants one token twice.
-func Attempt(s string) ConsumeOption {
-	return func(p *consumeParams) { p.attempt = &s }
+func Attempt(s string) RequestOption {
+	return func(p *requestParams) { p.attempt = &s }
 }
 
 // Consumed says that the token was granted to this call.
@@ -54,9 +60,9 @@ var consumeCall = endpoint{op: "consume", path: wire.PathConsume, success: http.
 // Two calls for one token are two attempts, and at most one is granted: do not call
 // again after an error, but see Refusal.Next.
 func (p Purpose) Consume(ctx context.Context, user, token string, opts ...ConsumeOption) (Consumed, error) {
-	params := consumeParams{attempt: new(rand.Text())} // before the first try, and the same in all
+	params := requestParams{attempt: new(rand.Text())} // before the first try, and the same in all
 	for _, o := range opts {
-		o(&params)
+		o.ofConsume(&params)
 	}
 	if no := checkUser(user); no != nil {
 		return Consumed{}, no

@@ -112,7 +112,7 @@ func (r *Refusal) settles() bool {
 	case wire.CodeTokenUsed:
 		return r.UsedBy != ""
 	case wire.CodeIdempotencyKeyReused, wire.CodeTokenExpired, wire.CodeTokenRevoked,
-		wire.CodeWrongUser, wire.CodeWrongPurpose, wire.CodeRequestInProgress:
+		wire.CodeWrongUser, wire.CodeWrongPurpose, wire.CodeRequestInProgress, wire.CodeClaimCommitted:
 		return true
 	}
 	return r.Next == NextVerify

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,17 @@ import (
 	"example.com/tokend/httpapi/wire"
 )
 
-// maxAnswer bounds what is read of an answer. tokend's have a few hundred bytes; the
-// rest is room.
-const maxAnswer = 1 << 20
+// What is read of an answer at most. tokend's have a few hundred bytes, the rest is room;
+// but one with a result has what tokend's configuration lets it keep, which is 64 MiB at
+// most, in base64.
+const (
+	maxAnswer       = 1 << 20
+	maxResultAnswer = 64<<20/3*4 + maxAnswer
+)
+
+// longBody is the length from which on a body is sent only when it is asked for, so that
+// one that is too large is answered, and not cut off.
+const longBody = 64 << 10
 
 // miss is a try that was not answered.
 type miss struct {
@@ -27,18 +36,25 @@ type miss struct {
 
 // try sends the request once. With neither a Refusal nor a miss take took the answer.
 func (c *Client) try(ctx context.Context, e endpoint, body []byte, bearer string, take func(*answer) *miss) (*Refusal, *miss) {
-	ctx, cancel := context.WithTimeout(ctx, c.tryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(e.tryTimeout, c.tryTimeout)+e.hold)
 	defer cancel()
 
-	out := &payload{data: body}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+e.path, out.open())
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(e.method, http.MethodPost), c.base+e.path, http.NoBody)
 	if err != nil {
 		return nil, &miss{err: err}
 	}
-	req.ContentLength = int64(len(body))
-	req.GetBody = func() (io.ReadCloser, error) { return out.open(), nil }
+	out := &payload{data: body}
+	if body == nil {
+		out.state.Store(read) // nothing tells when the headers alone are sent
+	} else {
+		req.Body, req.ContentLength = out.open(), int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return out.open(), nil }
+		req.Header.Set("Content-Type", wire.TypeJSON)
+	}
+	if len(body) > longBody {
+		req.Header.Set("Expect", "100-continue")
+	}
 	req.Header.Set("Authorization", "Bearer "+bearer)
-	req.Header.Set("Content-Type", wire.TypeJSON)
 	req.Header.Set("Accept", wire.TypeJSON+", "+wire.TypeProblem)
 	req.Header.Set("User-Agent", c.userAgent)
 
@@ -54,11 +70,15 @@ func (c *Client) try(ctx context.Context, e endpoint, body []byte, bearer string
 		requestID:  resp.Header.Get(wire.HeaderRequestID),
 	}
 	// Reading to the end lets the connection serve the next call.
-	head.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	limit := maxAnswer
+	if e.results {
+		limit = maxResultAnswer
+	}
+	head.body, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
 	switch {
 	case err != nil:
 		return nil, head.miss(fmt.Errorf("the answer broke off: %w", err))
-	case len(head.body) > maxAnswer:
+	case len(head.body) > limit:
 		return nil, head.miss(errors.New("the answer is too long"))
 	}
 	return head.judge(e, take)

@@ -13,9 +13,10 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	tokens   token.Options
-	purposes []string
-	log      *slog.Logger
+	tokens      token.Options
+	purposes    []string
+	resultBytes int
+	log         *slog.Logger
 }
 
 // TTL is how long tokens are good whose caller asks for no other time: whole seconds, up
@@ -28,6 +29,17 @@ func TTL(d time.Duration) Option {
 // seconds. It is 24h where not set.
 func Retention(d time.Duration) Option {
 	return func(s *settings) { s.tokens.Retention = d }
+}
+
+// KeysRetention is how long a key is remembered from its latest claim, commit or completion
+// on: whole seconds. It is 24h where not set.
+func KeysRetention(d time.Duration) Option {
+	return func(s *settings) { s.tokens.KeysRetention = d }
+}
+
+// ResultBytes is the largest body of a result that is kept. It is 256 KiB where not set.
+func ResultBytes(n int) Option {
+	return func(s *settings) { s.resultBytes = n }
 }
 
 // Purposes names the only purposes that tokens are issued for. Any is where not set.
@@ -60,9 +72,10 @@ func newSettings(opts []Option) (*settings, error) {
 	s := &settings{
 		tokens: token.Options{
 			Mode:     token.Record,
-			Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: day, Retention: day},
+			Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: day, Retention: day, KeysRetention: day},
 		},
-		log: slog.New(slog.DiscardHandler),
+		resultBytes: 256 << 10,
+		log:         slog.New(slog.DiscardHandler),
 	}
 	for _, o := range opts {
 		o(s)
@@ -73,6 +86,12 @@ func newSettings(opts []Option) (*settings, error) {
 	}
 	if r := s.tokens.Retention; r < 0 || r%time.Second != 0 {
 		errs = append(errs, errors.New("Retention must be whole seconds, and not negative"))
+	}
+	if r := s.tokens.KeysRetention; r < time.Second || r%time.Second != 0 {
+		errs = append(errs, errors.New("KeysRetention must be whole seconds, at least 1"))
+	}
+	if s.resultBytes < 1 {
+		errs = append(errs, errors.New("ResultBytes must be at least 1"))
 	}
 	if r := s.tokens.Rate; r.PerMinute < 0 || r.PerMinute > 0 && r.Burst < 1 {
 		errs = append(errs, errors.New("Rate must not be negative, and its burst at least 1"))

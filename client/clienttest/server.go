@@ -92,11 +92,14 @@ func (s *Server) start(opts []Option) (err error) {
 		Ping:    store.Ping,
 		Metrics: metrics,
 		Log:     set.log,
+
+		ResultBytes: int64(set.resultBytes),
 	})
 	web := httptest.NewUnstartedServer(s.faults.before(api))
 	web.Config.ErrorLog = slog.NewLogLogger(set.log.Handler(), slog.LevelError)
 	web.Start()
 	s.atEnd(web.Close)
+	s.atEnd(api.Drain) // whoever waits for a claim to end is answered, and not waited for
 	s.URL = web.URL
 	return nil
 }
