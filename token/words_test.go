@@ -16,6 +16,7 @@ func TestWords(t *testing.T) {
 		"purpose": func(s string) error { _, err := token.ParsePurpose(s); return err },
 		"attempt": func(s string) error { _, err := token.ParseAttempt(s); return err },
 		"digest":  func(s string) error { _, err := token.ParseDigest(s); return err },
+		"key":     func(s string) error { _, err := token.ParseIdempotencyKey(s); return err },
 		"ref":     func(s string) error { _, _, err := token.ParseRef(s); return err },
 	}
 	hex32 := strings.Repeat("0123abcd", 4)
@@ -35,8 +36,11 @@ func TestWords(t *testing.T) {
 		{"digest",
 			[]string{"a", "sha-256=:abc=:", strings.Repeat("d", 128)},
 			[]string{"", " ", "é", strings.Repeat("d", 129)}},
+		{"key",
+			[]string{"a", "!~", "evt_1:{a}", strings.Repeat("k", 255)},
+			[]string{"", " ", "a b", "é", "a\n", "\x00", "\x7f", strings.Repeat("k", 256)}},
 		{"ref",
-			[]string{"t_" + hex32},
+			[]string{"t_" + hex32, "k_" + hex32},
 			[]string{"", hex32, "t_" + strings.ToUpper(hex32), "r_" + hex32, "t_" + hex32 + "0", "t_" + hex32[1:], "T_" + hex32, "t_" + hex32[:31] + "g"}},
 	}
 	for _, tt := range tests {
@@ -117,5 +121,29 @@ func TestNewAttempt(t *testing.T) {
 			t.Fatalf("attempt %q: %v, seen before: %v", a, err, seen[a])
 		}
 		seen[a] = true
+	}
+}
+
+// TestKeyID pins what the store knows a key by, worked out by another program, and that no
+// two triples run together.
+func TestKeyID(t *testing.T) {
+	got := token.KeySubject("alice", "order.create", "k-1").Ref()
+	if want := token.Ref("k_9138f30925cd2ec42fc3c319dff3aeea"); got != want {
+		t.Errorf("ref %s, want %s", got, want)
+	}
+	seen := map[token.ID]string{}
+	for _, parts := range [][3]string{
+		{"a", "b", "c"}, {"ab", "b", "c"}, {"a", "bb", "c"}, {"a", "b", "bc"}, {"a:b", "c", "d"}, {"a", "b:c", "d"}, {"a", "b", "c:d"},
+		{"a\x01", "b", "c"}, {"a", "b", "\x01c"}, {"", "ab", "c"}, {"", "", "abc"}, {"abc", "", ""},
+	} {
+		id := token.IdempotencyKey(parts[2]).ID(token.User(parts[0]), token.Purpose(parts[1]))
+		if before, ok := seen[id]; ok {
+			t.Errorf("%q has the ID of %s", parts, before)
+		}
+		seen[id] = fmt.Sprintf("%q", parts)
+	}
+	longest := token.IdempotencyKey(strings.Repeat("k", 255)).ID(token.User(strings.Repeat("u", 256)), token.Purpose(strings.Repeat("p", 64)))
+	if longest == (token.ID{}) {
+		t.Error("the longest key has no ID")
 	}
 }

@@ -669,3 +669,28 @@ func testKeyRetention(t *testing.T, e *env) {
 		t.Errorf("after a short claim that followed a long one: %+v", got)
 	}
 }
+
+// testClaimHangUp has callers hang up before they are heard: what they ask for is carried
+// out.
+func testClaimHangUp(t *testing.T, e *env) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	e.both(t, func(t *testing.T, sub token.Subject) {
+		e.t = t
+		got, err := e.Store.Claim(gone, claiming(sub, "a"))
+		if err != nil {
+			t.Fatalf("claim: %v", err)
+		}
+		steps := e.steps(gone, got.Handle)
+		for _, name := range []string{"commit", "renew", "complete"} {
+			if steps[name] != nil {
+				t.Errorf("%s: %v", name, steps[name])
+			}
+		}
+		e.claimStatus(sub, token.StateCompleted)
+		other := e.claimed(claiming(e.key(), "a")).Handle
+		if err := e.Store.Release(gone, other); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	})
+}

@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"NotClaimable", testNotClaimable},
 		{"KeyScope", testKeyScope},
 		{"KeyRetention", testKeyRetention},
+		{"ClaimHangUp", testClaimHangUp},
 		{"OneHolder", testOneHolder},
 		{"StepsRace", testStepsRace},
 		{"Wait", testWait},
