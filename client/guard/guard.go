@@ -1,0 +1,72 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"example.com/tokend/client"
+)
+
+// What carries a token from the page to the service.
+const (
+	HeaderToken = "Tokend-Token" // of a script's request; it goes before the field
+	FieldToken  = "tokend_token" // in a form, or at the top of a JSON object; never in a URL
+)
+
+// Guard holds what the handlers for one purpose have in common. It is safe for concurrent
+// use.
+type Guard struct{ set settings }
+
+// New returns a Guard for the forms of p. It panics, with all that is wrong, where the
+// options make no sense or [User] is missing: that is found when the service starts.
+func New(p client.Purpose, opts ...Option) *Guard {
+	g := &Guard{set: defaults(p)}
+	g.set = g.with(opts)
+	if g.set.user == nil {
+		panic("guard: New: User is required")
+	}
+	return g
+}
+
+// with returns g's settings with opts, which hold for one handler.
+func (g *Guard) with(opts []Option) settings {
+	set := g.set
+	var errs []error
+	for _, o := range opts {
+		errs = append(errs, o(&set))
+	}
+	if err := errors.Join(errs...); err != nil {
+		panic(fmt.Sprintf("guard: %v", err))
+	}
+	return set
+}
+
+// passes tells whether r submits nothing.
+func passes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// leash returns a context that ends with parent until it is let go, and at the latest with
+// end.
+func leash(parent context.Context) (ctx context.Context, letGo, end func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
+	return ctx, func() { stop() }, func() { stop(); cancel(nil) }
+}
+
+// serve calls h with a copy of r, and removes the files of a form that h has parsed:
+// net/http looks for them in r alone.
+func serve(h http.Handler, w http.ResponseWriter, r, with *http.Request) {
+	defer func() {
+		if with.MultipartForm != nil && r.MultipartForm == nil {
+			with.MultipartForm.RemoveAll()
+		}
+	}()
+	h.ServeHTTP(w, with)
+}
