@@ -112,7 +112,7 @@ func (b *bench) fiber() error {
 	fill := func() error { return s.fill(int(b.span.Seconds()*maxPerSecond) + maxPerSecond/10) }
 	for _, n := range b.callers {
 		got, err := b.compare(n, []contestant{
-			{"idempotency", idempotency.cpu, nil, (&idempotent{client: newClient(idempotency)}).call},
+			{"idempotency", idempotency.cpu, nil, newIdempotent(idempotency).call},
 			{"consume", consume.cpu, fill, (&submitter{newClient(consume), s}).call},
 			{"tokend", tokend.cpu, fill, newConsumer(tokend, s).call},
 		})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -127,14 +128,20 @@ func (s *submitter) call() (int64, error) {
 	return 1, post(s.client, "/orders", "Tokend-Token", text, `{"item":"book"}`, fasthttp.StatusOK, created)
 }
 
-// idempotent submits a form with an idempotency key, as long as Fiber wants it.
+// idempotent submits a form with an idempotency key that nobody has had, of the 36
+// characters that Fiber wants.
 type idempotent struct {
 	client *fasthttp.HostClient
+	prefix string
 	last   atomic.Int64
 }
 
+func newIdempotent(s *server) *idempotent {
+	return &idempotent{client: newClient(s), prefix: rand.Text()[:26]}
+}
+
 func (i *idempotent) call() (int64, error) {
-	key := fmt.Sprintf("%036d", i.last.Add(1))
+	key := fmt.Sprintf("%s%010d", i.prefix, i.last.Add(1))
 	return 1, post(i.client, "/orders", "X-Idempotency-Key", key, `{"item":"book"}`, fasthttp.StatusOK, created)
 }
 
