@@ -55,7 +55,8 @@ const (
 	Cluster    RedisMode = "cluster"
 )
 
-// Tokens are the settings of every purpose that Config.Purposes does not name.
+// Tokens are the settings of every purpose that Config.Purposes does not name. What they say
+// of keys is in Keys, and not here.
 type Tokens struct {
 	token.Settings
 	Mode token.Mode
@@ -97,10 +98,7 @@ type CORS struct{ Origins []string }
 type Limits struct{ BodyBytes int }
 
 // Purpose holds the settings of one purpose.
-type Purpose struct {
-	token.Settings
-	KeysRetention time.Duration
-}
+type Purpose struct{ token.Settings }
 
 // Log says what is logged and how.
 type Log struct {

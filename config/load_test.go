@@ -390,7 +390,7 @@ purposes:
 		t.Fatal(err)
 	}
 	set := func(ttl, maxTTL, retention, keys time.Duration) Purpose {
-		return Purpose{Settings: token.Settings{TTL: ttl, MaxTTL: maxTTL, Retention: retention}, KeysRetention: keys}
+		return Purpose{token.Settings{TTL: ttl, MaxTTL: maxTTL, Retention: retention, KeysRetention: keys}}
 	}
 	want := map[token.Purpose]Purpose{
 		"order.create":   set(5*time.Minute, 5*time.Minute, 2*time.Hour, 3*time.Hour),

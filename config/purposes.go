@@ -56,7 +56,8 @@ func (y *yamlFile) readPurposes(c *Config) {
 
 // purpose reads the settings n of the purpose called name.
 func (y *yamlFile) purpose(c *Config, name token.Purpose, n *yaml.Node) Purpose {
-	p := Purpose{Settings: c.Tokens.Settings, KeysRetention: c.Keys.Retention}
+	p := Purpose{c.Tokens.Settings}
+	p.KeysRetention = c.Keys.Retention
 	if isNull(n) {
 		return p
 	}

@@ -59,7 +59,7 @@ func newHarness(t *testing.T, edit ...func(*httpapi.Options, *token.Options)) *h
 	store := redisstore.New(rdb, redisstore.Options{Observe: h.m.ObserveRedis, Timeout: 500 * time.Millisecond})
 	topts := token.Options{
 		Mode:     token.Record,
-		Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: time.Hour, Retention: time.Hour},
+		Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: time.Hour, Retention: time.Hour, KeysRetention: time.Hour},
 		Rate:     token.Rate{PerMinute: 60, Burst: 10},
 	}
 	opts := httpapi.Options{

@@ -447,7 +447,7 @@ var mends = []struct{ said, mend string }{
 	{"", "look into Redis's log, and whether it is overloaded"},
 }
 
-const mendACL = "the ACL user needs ~PREFIX:* (redis.key_prefix) and +eval +evalsha +time +get +getex +set +del +wait"
+const mendACL = "the ACL user needs ~PREFIX:* &PREFIX:* (redis.key_prefix) and +eval +evalsha +time +get +getex +set +del +wait +publish +subscribe +unsubscribe +ping"
 
 func mendOf(err error) string {
 	i := slices.IndexFunc(mends, func(m struct{ said, mend string }) bool { return strings.Contains(err.Error(), m.said) })

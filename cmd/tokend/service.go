@@ -124,9 +124,7 @@ func tokenOptions(cfg *config.Config) token.Options {
 	if cfg.Purposes != nil {
 		o.Purposes = make(map[token.Purpose]token.Settings, len(cfg.Purposes))
 		for name, p := range cfg.Purposes {
-			set := p.Settings
-			set.KeysRetention = p.KeysRetention
-			o.Purposes[name] = set
+			o.Purposes[name] = p.Settings
 		}
 	}
 	return o
