@@ -33,8 +33,10 @@ func refusal(op string, r reply, sub token.Subject) error {
 	case stateUsed, stateCompleted:
 		no.UsedAt, no.UsedBy = rec.at, rec.attempt.Ref()
 	case stateClaimed:
-		no.LeaseExpiresAt, no.UsedBy = rec.at, rec.attempt.Ref()
-		no.RetryAfter = max(rec.at.Sub(r.now), 0)
+		no.UsedBy = rec.attempt.Ref()
+		if why != token.ErrDigestMismatch { // which is refused whatever becomes of the claim
+			no.LeaseExpiresAt, no.RetryAfter = rec.at, max(rec.at.Sub(r.now), 0)
+		}
 	case stateRevoked:
 		no.RevokedAt = rec.at
 	}

@@ -251,7 +251,9 @@ func testClaimDigest(t *testing.T, e *env) {
 		}
 		h := e.claimed(with("a", "d1")).Handle
 		for _, a := range []token.Attempt{"a", "b"} { // the same attempt too, and at once
-			e.notClaimed(with(a, "d2"), token.ErrDigestMismatch)
+			if no := e.notClaimed(with(a, "d2"), token.ErrDigestMismatch); no.RetryAfter != 0 || no.UsedBy != token.Attempt("a").Hash().Ref() {
+				t.Errorf("another digest: %+v", no)
+			}
 		}
 		e.notClaimed(with("b", "d1"), token.ErrInProgress)
 		e.notClaimed(with("b", ""), token.ErrInProgress) // only where both sides have one
