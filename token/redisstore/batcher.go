@@ -106,10 +106,7 @@ func (b *batcher) wait(ctx context.Context, c *call, timeout time.Duration) erro
 
 // lead sends c and those who wait, in f, and calls the next leader.
 func (b *batcher) lead(ctx context.Context, f *flight, c *call, timeout time.Duration) {
-	// Whoever is about to call joins: that costs a lone call nothing, and under load makes
-	// one round trip of several.
-	runtime.Gosched()
-	b.mu.Lock()
+	b.gather()
 	n := min(len(b.queue), maxBatch-1)
 	batch := make([]*call, 1, 1+n)
 	batch[0] = c
@@ -129,6 +126,24 @@ func (b *batcher) lead(ctx context.Context, f *flight, c *call, timeout time.Dur
 	for _, other := range batch[1:] {
 		other.called <- nil
 	}
+}
+
+// gather lets whoever is about to call join the queue, for as long as somebody does: that
+// costs a lone call nothing, and under load makes one round trip of several. It locks b.mu.
+func (b *batcher) gather() {
+	const most = 4 // times that others go first
+	before := -1
+	for range most {
+		runtime.Gosched()
+		b.mu.Lock()
+		now := len(b.queue)
+		if now == before {
+			return
+		}
+		before = now
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
 }
 
 // next calls the next leader to f, if anybody waits and no other flight is on its way to
