@@ -81,3 +81,40 @@ func BenchmarkOnce(b *testing.B) {
 			}))
 	})
 }
+
+func BenchmarkReplay(b *testing.B) {
+	benchmark(b, func(forms client.Purpose) http.Handler {
+		return guard.New(forms, guard.User(sessionUser)).Replay(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) { fill(w) }))
+	})
+}
+
+func BenchmarkReplayCommit(b *testing.B) {
+	benchmark(b, func(forms client.Purpose) http.Handler {
+		return guard.New(forms, guard.User(sessionUser)).Replay(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				if err := guard.Commit(r.Context()); err == nil {
+					fill(w)
+				}
+			}))
+	})
+}
+
+// A repeat, which gets the first answer.
+func BenchmarkReplayed(b *testing.B) {
+	forms := clienttest.New(b).Client().Purpose(purpose)
+	h := guard.New(forms, guard.User(sessionUser)).Replay(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { fill(w) }))
+	t, err := forms.Issue(b.Context(), user)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, form(t.Value))
+		if w.Code != http.StatusOK {
+			b.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+}

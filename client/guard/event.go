@@ -22,6 +22,12 @@ const (
 	EventUnconsumed Kind = "unconsumed" // a handler of Once answered 2xx or 3xx without Consume
 	EventOpen       Kind = "open"       // FailOpen let a request through
 	EventNoToken    Kind = "no_token"   // Field found no token for a form that is shown
+
+	EventReplayed    Kind = "replayed"     // a repeat got the first answer
+	EventNotKept     Kind = "not_kept"     // the work is done and its result not kept, which is tried on
+	EventKeptLate    Kind = "kept_late"    // and then it was
+	EventLost        Kind = "lost"         // or never will be: a repeat may run the handler again, or be told to look
+	EventNotReleased Kind = "not_released" // nothing was done, and a repeat has to wait for the lease's end
 )
 
 // report counts what happened to r, and logs it where it should not have.

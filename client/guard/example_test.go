@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -317,4 +318,84 @@ func ExampleGuard_IssueHandler() {
 	// Output:
 	// 201
 	// 409
+}
+
+// A payment: its repeats get the first answer, and the card is charged once.
+func ExampleGuard_Replay() {
+	forms, stop := newForms()
+	defer stop()
+	g := guard.New(forms, guard.User(loggedIn))
+	charges := 0
+	pay := func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("card") == "" { // 4xx: nothing was done, and the token stays good
+			http.Error(w, "which card?", http.StatusUnprocessableEntity)
+			return
+		}
+		if err := guard.Commit(r.Context()); err != nil {
+			return // nothing may be done; the guard answers
+		}
+		charges++ // guard.Ref(ctx) is what the bank may be told as its idempotency key
+		w.Header().Set("Location", fmt.Sprint("/payments/", charges))
+		w.WriteHeader(http.StatusSeeOther)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /pay", g.Issue(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, string(guard.Field(r.Context())))
+	})))
+	mux.Handle("POST /pay", g.Replay(http.HandlerFunc(pay)))
+
+	b, stopServer := newBrowser(mux)
+	defer stopServer()
+	form := b.open("/pay")
+	b.send("/pay", form)
+	form.Set("card", "4242")
+	b.send("/pay", form)
+	b.send("/pay", form)
+	fmt.Println(charges, "charge")
+	// Output:
+	// 422
+	// 303 /payments/1
+	// 303 /payments/1
+	// 1 charge
+}
+
+// A callback has no login. Its signature is checked around the guard, its event's ID is the
+// key, and its user is whoever sends it.
+func ExampleKeyFunc() {
+	forms, stop := newForms()
+	defer stop()
+	type event struct{ ID, Account string }
+	read := func(body []byte) (e event, err error) { return e, json.Unmarshal(body, &e) }
+	g := guard.New(forms.Client().Purpose("payment.callback"), guard.User(loggedIn))
+	handled := 0
+	callback := g.Replay(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handled++
+			w.WriteHeader(http.StatusNoContent)
+		}),
+		guard.KeyFunc(func(r *http.Request, body []byte) (string, error) {
+			e, err := read(body)
+			return e.ID, err
+		}),
+		guard.UserFunc(func(r *http.Request, body []byte) (string, error) {
+			e, err := read(body)
+			return "stripe:" + e.Account, err
+		}),
+		// What changes from one resend to the next, the time of sending say, is left out.
+		guard.DigestFunc(func(r *http.Request, body []byte) ([]byte, error) {
+			e, err := read(body)
+			return []byte(e.Account), err
+		}),
+	)
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/stripe", strings.NewReader(`{"ID":"evt_1","Account":"acct_1"}`))
+		w := httptest.NewRecorder()
+		callback.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("Idempotent-Replayed") == "true")
+	}
+	fmt.Println(handled, "event")
+	// Output:
+	// 204 false
+	// 204 true
+	// 1 event
 }

@@ -52,11 +52,11 @@ func passes(r *http.Request) bool {
 	return false
 }
 
-// leash returns a context that ends with parent until it is let go, and at the latest with
-// end.
-func leash(parent context.Context) (ctx context.Context, letGo, end func()) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
+// leash returns a context of base that ends with caller too until it is let go, and at the
+// latest with end.
+func leash(base, caller context.Context) (ctx context.Context, letGo, end func()) {
+	ctx, cancel := context.WithCancelCause(base)
+	stop := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
 	return ctx, func() { stop() }, func() { stop(); cancel(nil) }
 }
 

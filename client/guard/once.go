@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -58,7 +59,7 @@ func (s *settings) once(h http.Handler, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 
-	ctx, letGo, end := leash(r.Context())
+	ctx, letGo, end := leash(context.WithoutCancel(r.Context()), r.Context())
 	defer end()
 	u.letGo = letGo
 	if u.done {
@@ -127,4 +128,6 @@ var spentStates = map[client.State]client.Code{
 	wire.StateCompleted: wire.CodeTokenUsed,
 }
 
+// errBodyRead is a fault of the service: what stands around a guard leaves the body alone, or
+// puts it back.
 var errBodyRead = errors.New("the body was read before the guard, and is gone")

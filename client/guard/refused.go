@@ -117,7 +117,6 @@ func tooLarge() *Refused {
 }
 
 // refusedFor returns what the sender is told of err, which ended a call of client.
-// granting tells whether a try of the call may have granted something.
 func refusedFor(err error) *Refused {
 	if no, ok := errors.AsType[*Refused](err); ok {
 		return no
@@ -157,6 +156,9 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		text = "a fault of this service or its configuration"
 	case wire.CodeStoreUnavailable, wire.CodeOutcomeUnknown:
 		level, text = slog.LevelWarn, "tokend gave no answer"
+	}
+	if no.Code != wire.CodeInternal && r.Context().Err() != nil {
+		text = "" // the caller has hung up, and nobody asks
 	}
 	s.report(level, Event{Kind: EventRefused, Request: r, Ref: no.Ref, Err: no}, text)
 

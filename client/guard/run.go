@@ -35,6 +35,14 @@ type run struct {
 	done    bool  // consumed, or as good as
 	refused error // what Consume said last
 	private bool  // the answer holds a token
+
+	// Of Replay.
+	unguarded bool // neither token nor key, or FailOpen
+	claim     *client.Claim
+	fence     int64
+	rec       *recorder
+	released  bool // the handler says that nothing was done
+	over      bool // the claim's end has been seen to
 }
 
 type runKey struct{}
@@ -88,7 +96,7 @@ func (u *run) form(i int) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.private = true
-	if i == 0 && u.sent != "" && !u.spent {
+	if i == 0 && u.sent != "" && u.staysGood() {
 		return u.sent
 	}
 	if u.forms == nil {
@@ -101,6 +109,15 @@ func (u *run) form(i int) string {
 		return ""
 	}
 	return u.forms[i].Value
+}
+
+// staysGood tells whether the token that the request came with can be sent again. Under a
+// claim it can where the handler has said that nothing was done.
+func (u *run) staysGood() bool {
+	if u.spent || u.claim == nil {
+		return !u.spent
+	}
+	return u.released || u.rec != nil && 400 <= u.rec.status && u.rec.status < 500
 }
 
 // fetch fills u.forms.
@@ -189,7 +206,7 @@ func (u *run) consume() error {
 // opens tells whether err lets the request through all the same.
 func (u *run) opens(err error) bool {
 	_, down := errors.AsType[*client.Fault](err)
-	if !down || !u.set.failOpen {
+	if !down || !u.set.failOpen || u.req.Context().Err() != nil { // a caller that hangs up is no outage
 		return false
 	}
 	u.open = true

@@ -1,0 +1,583 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"example.com/tokend/client"
+	"example.com/tokend/httpapi/wire"
+)
+
+// HeaderBodyOmitted stands in a replay whose body was too long to be kept.
+const HeaderBodyOmitted = "Tokend-Body-Omitted"
+
+// Replay returns h behind a token, or with [IdempotencyKey] or [KeyFunc] a key, that stands
+// for one run of h: its first answer is kept, and every repeat gets it, byte for byte and
+// with Idempotent-Replayed: true. The package comment says what is kept.
+func (g *Guard) Replay(h http.Handler, opts ...Option) http.Handler {
+	set := g.with(opts)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if passes(r) {
+			h.ServeHTTP(w, r)
+			return
+		}
+		set.replay(h, w, r)
+	})
+}
+
+func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	u := s.newRun(r, "")
+	refuse := func(err error) {
+		u.spent = refusedFor(err).Next != client.NextWait
+		_, out := newWriter(w, u.noStore)
+		s.refuse(out, r.WithContext(u.context(r.Context())), err)
+	}
+	ask, err := s.asked(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	u.user, u.sent = ask.user, ask.token
+	if ask.none {
+		if !s.optional {
+			refuse(s.keyMissing())
+			return
+		}
+		u.unguarded = true
+		serve(h, w, r, ask.body(r.WithContext(u.context(r.Context()))))
+		return
+	}
+	cl, done, err := s.claim(r, ask)
+	switch {
+	case err != nil && u.opens(err):
+		u.unguarded = true
+		serve(h, w, r, ask.body(r.WithContext(u.context(r.Context()))))
+	case err != nil:
+		refuse(s.notClaimed(err))
+	case done != nil:
+		u.ref = done.Ref
+		s.observe(Event{Kind: EventReplayed, Request: r, Ref: done.Ref})
+		if done.Status == 0 {
+			no := newRefused(wire.CodeTokenUsed, nil)
+			no.Ref = done.Ref
+			refuse(no)
+			return
+		}
+		writeReplay(w, done.Result)
+	default:
+		u.work(h, w, ask, cl)
+	}
+}
+
+// asked is what a request asks for.
+type asked struct {
+	user, token string
+	none        bool // it came with neither token nor key
+	subject     client.Subject
+	digest      string
+	data        []byte
+}
+
+// body gives r the body anew.
+func (a *asked) body(r *http.Request) *http.Request {
+	r.Body = again(a.data, r.Body)
+	return r
+}
+
+// asked reads r, to its end.
+func (s *settings) asked(r *http.Request) (*asked, error) {
+	a := new(asked)
+	if s.userFunc == nil {
+		a.user = s.user(r)
+		if a.user == "" {
+			return nil, newRefused(wire.CodeUnauthenticated, nil)
+		}
+	}
+	var err error
+	if a.data, err = s.readBody(r); err != nil {
+		return nil, err
+	}
+	if len(a.data) == 0 && r.ContentLength != 0 && (len(r.PostForm) > 0 || r.MultipartForm != nil) {
+		return nil, errBodyRead // a digest of nothing would match anything
+	}
+	if s.userFunc != nil {
+		if a.user, err = s.userFunc(withBody(r, a.data), a.data); err != nil {
+			return nil, callersFault("body", err)
+		}
+		if a.user == "" {
+			return nil, newRefused(wire.CodeUnauthenticated, nil)
+		}
+	}
+	if err := s.identify(a, r); err != nil || a.none {
+		return a, err
+	}
+	a.digest, err = s.digestOf(r, a.data)
+	return a, err
+}
+
+// identify finds what the request is known by: its token, or its key.
+func (s *settings) identify(a *asked, r *http.Request) error {
+	var key string
+	switch {
+	case s.key == nil:
+		token, _, err := s.findToken(withBody(r, a.data))
+		if no, ok := errors.AsType[*Refused](err); ok && no.Code == CodeTokenMissing {
+			a.none = true
+			return nil
+		}
+		a.token, a.subject = token, s.purpose.Token(a.user, token)
+		return err
+	default:
+		var err error
+		if key, err = s.key(withBody(r, a.data), a.data); err != nil {
+			if no, ok := errors.AsType[*Refused](err); ok {
+				return no
+			}
+			return callersFault("key", err)
+		}
+	}
+	a.none = key == ""
+	a.subject = s.purpose.Key(a.user, keyFor(r, key))
+	return nil
+}
+
+// headerKey reads Idempotency-Key.
+func headerKey(r *http.Request, _ []byte) (string, error) {
+	values := r.Header.Values(wire.HeaderIdempotencyKey)
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	ok := len(values) == 1 && 1 <= len(key) && len(key) <= 255
+	for i := range len(key) {
+		ok = ok && '!' <= key[i] && key[i] <= '~'
+	}
+	if !ok {
+		return "", invalid(wire.HeaderIdempotencyKey, "Idempotency-Key must stand once, with 1 to 255 visible ASCII characters")
+	}
+	return key, nil
+}
+
+// keyMissing refuses a request without what it is known by.
+func (s *settings) keyMissing() *Refused {
+	if s.key == nil {
+		return newRefused(CodeTokenMissing, nil)
+	}
+	return invalid(wire.HeaderIdempotencyKey, "the request needs an idempotency key; nothing was done")
+}
+
+// claim claims what r asks for, or waits for its result.
+//
+// A browser that sends a form twice hangs up on the first request. A claim that is cut off
+// by that would block the second one for a lease, so asking goes on; only waiting ends with
+// the caller.
+func (s *settings) claim(r *http.Request, a *asked) (*client.Claim, *client.Completed, error) {
+	opts := []client.ClaimOption{client.Digest(a.digest), client.Lease(s.lease)}
+	if s.commitFirst {
+		opts = append(opts, client.CommitFirst())
+	}
+	c, ctx := s.purpose.Client(), context.WithoutCancel(r.Context())
+	cl, done, err := c.Claim(ctx, a.subject, opts...)
+	if !errors.Is(err, client.ErrInProgress) || s.wait == 0 {
+		return cl, done, err
+	}
+	opts = append(opts, client.Wait(s.wait))
+	ctx, letGo, end := leash(ctx, r.Context())
+	cl, done, waited := c.Claim(ctx, a.subject, opts...)
+	if _, fault := errors.AsType[*client.Fault](waited); fault {
+		waited = err // which is all that is known
+	}
+	if cl == nil {
+		end()
+		return nil, done, waited
+	}
+	letGo() // the claim's context is the handler's, which has a leash of its own
+	context.AfterFunc(cl.Context(), end)
+	return cl, nil, nil
+}
+
+// notClaimed returns what is said of a claim that failed with err. The handler has not run,
+// so the same again is safe, unless the claim may be committed.
+func (s *settings) notClaimed(err error) *Refused {
+	if _, ok := errors.AsType[*client.Fault](err); ok && !s.commitFirst {
+		return notIssued(err)
+	}
+	no := refusedFor(err)
+	if no.Code == wire.CodeIdempotencyKeyReused && s.reused != 0 {
+		no.Status = s.reused
+	}
+	return no
+}
+
+// writeReplay answers with what the first request was answered.
+func writeReplay(w http.ResponseWriter, res client.Result) {
+	h := w.Header()
+	for name, value := range res.Header {
+		h.Set(name, value)
+	}
+	h.Set(wire.HeaderIdempotentReplayed, "true")
+	if res.BodyOmitted {
+		h.Set(HeaderBodyOmitted, "true")
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Disposition", "Etag"} {
+			h.Del(name) // of a body that does not come
+		}
+	}
+	if _, typed := h["Content-Type"]; !typed {
+		h["Content-Type"] = nil // net/http is not to guess one
+	}
+	if hasBody(res.Status) {
+		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
+	}
+	w.WriteHeader(res.Status)
+	if len(res.Body) > 0 {
+		w.Write(res.Body)
+	}
+}
+
+// work runs h under cl, and keeps or releases what it says before anybody hears it.
+func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client.Claim) {
+	s, r := u.set, u.req
+	u.claim, u.ref, u.fence = cl, cl.Ref, cl.Fence
+	u.sent = ask.token
+	base, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	unlink := context.AfterFunc(cl.Context(), func() { cancel(context.Cause(cl.Context())) })
+	ctx, letGo, end := leash(base, r.Context())
+	u.letGo = letGo
+	if cl.Committed() {
+		letGo()
+	}
+	rec, out := newRecorder(w, s.resultLimit, u.noStore, func(status int) error {
+		if !u.keeps(status) {
+			unlink() // nothing was done; but what is said about it may still take the context
+			u.abandon()
+			return nil
+		}
+		err := u.commit()
+		if err != nil {
+			cancel(err) // whoever writes more than fits need not look at Write's error
+		}
+		return err
+	})
+	u.rec = rec
+
+	returned := false
+	defer func() {
+		unlink()
+		cancel(nil)
+		end()
+		if !returned { // a panic, http.ErrAbortHandler or the end of the goroutine
+			u.abandon()
+		}
+	}()
+	serve(h, out, r, ask.body(r.WithContext(u.context(ctx))))
+	returned = true
+	u.finish(w, rec)
+}
+
+// finish ends the claim as the answer says, and gives the answer.
+func (u *run) finish(w http.ResponseWriter, rec *recorder) {
+	s := u.set
+	u.mu.Lock()
+	refused := u.refused
+	u.mu.Unlock()
+	failed := rec.broken != nil || rec.status == 0 && refused != nil // at a commit, and there is no answer
+	if !failed {
+		rec.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case rec.hijacked:
+		u.complete(client.Result{})
+	case failed:
+		u.uncommitted(w, refused)
+	case !u.keeps(rec.status):
+		u.abandon()
+		rec.send()
+	default:
+		result := s.result(rec)
+		if lost := u.complete(result); lost != nil && !rec.passing {
+			s.refuse(w, u.req, lost)
+			return
+		}
+		if !rec.passing {
+			if hasBody(rec.status) {
+				rec.head.Set("Content-Length", strconv.Itoa(rec.body.Len()))
+			}
+			rec.send()
+		}
+	}
+}
+
+// keeps tells whether an answer of status is kept.
+func (u *run) keeps(status int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.claim.Committed():
+		return true
+	case u.released:
+		return false
+	case status >= 500:
+		return u.set.keep5xx
+	}
+	return status < 400
+}
+
+// uncommitted answers where a commit has failed and so nothing was done: whether the claim
+// is committed all the same is what its release tells.
+func (u *run) uncommitted(w http.ResponseWriter, refused error) {
+	err := refused
+	switch released := u.abandon(); {
+	case released == nil && refusedFor(refused).Code == wire.CodeOutcomeUnknown:
+		err = notIssued(refusedFor(refused).Err)
+	case errors.Is(released, client.ErrClaimCommitted):
+		err = newRefused(wire.CodeOutcomeUnknown, released)
+	}
+	u.set.refuse(w, u.req, err)
+}
+
+// result returns what is kept of rec.
+func (s *settings) result(rec *recorder) client.Result {
+	res := client.Result{Status: rec.status, BodyOmitted: rec.omitted, Header: map[string]string{}}
+	if !rec.omitted && rec.body.Len() > 0 {
+		res.Body = rec.body.Bytes()
+	}
+	for _, name := range s.headers {
+		// What JSON cannot carry is left out, and what a header cannot is what net/http would
+		// have made of it.
+		value := strings.Join(rec.head.Values(name), ", ")
+		if value != "" && utf8.ValidString(value) {
+			res.Header[name] = strings.Map(noControl, value)
+		}
+	}
+	return res
+}
+
+func noControl(c rune) rune {
+	if c < ' ' || 0x7f <= c && c <= 0x9f {
+		return ' '
+	}
+	return c
+}
+
+// How long the sender waits while its result is kept, and how long that is tried afterwards.
+const (
+	keepInSight = 3 * time.Second
+	keepForLong = 5 * time.Minute
+)
+
+// complete keeps res. It returns what the sender is told instead of its answer: that another
+// has the claim, whose result counts. After a fault it goes on by itself, and says nothing.
+func (u *run) complete(res client.Result) error {
+	s, cl := u.set, u.claim
+	u.over = true
+	ctx := context.WithoutCancel(u.req.Context())
+	inSight, cancel := context.WithTimeout(ctx, keepInSight)
+	defer cancel()
+	err := cl.Complete(inSight, res)
+	if errors.Is(err, client.ErrInvalidRequest) {
+		// The result is none that tokend keeps. The work is done all the same.
+		s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the answer is none that can be kept: repeats get its status")
+		res = client.Result{Status: res.Status, BodyOmitted: true}
+		err = cl.Complete(inSight, res)
+	}
+	if err == nil {
+		return nil
+	}
+	if _, fault := errors.AsType[*client.Fault](err); fault {
+		s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the work is done and its result is not kept yet")
+		s.later(func(ctx context.Context) error { return cl.Complete(ctx, res) }, ctx, func(err error) {
+			cl.Close()
+			if err != nil {
+				s.report(slog.LevelError, Event{Kind: EventLost, Request: u.req, Ref: u.ref, Err: err}, "the work is done and its result was not kept")
+				return
+			}
+			s.report(slog.LevelInfo, Event{Kind: EventKeptLate, Request: u.req, Ref: u.ref}, "the result is kept now")
+		})
+		return nil
+	}
+	cl.Close()
+	s.report(slog.LevelError, Event{Kind: EventLost, Request: u.req, Ref: u.ref, Err: err}, "the work is done, and the claim is not this request's any more")
+	if errors.Is(err, client.ErrSuperseded) {
+		no := newRefused(wire.CodeRequestInProgress, err)
+		no.Ref, no.RetryAfter = u.ref, time.Second
+		return no
+	}
+	return nil
+}
+
+// abandon releases what nothing was done of, as far as the handler says. What is committed is
+// left as it is: repeats are told to look.
+func (u *run) abandon() error {
+	s, cl := u.set, u.claim
+	if u.over {
+		return nil
+	}
+	u.over = true
+	if cl.Committed() {
+		cl.Close()
+		return nil
+	}
+	ctx := context.WithoutCancel(u.req.Context())
+	inSight, cancel := context.WithTimeout(ctx, keepInSight)
+	defer cancel()
+	err := cl.Release(inSight)
+	if err == nil {
+		return nil
+	}
+	cl.Close() // the lease's end releases it, too
+	if errors.Is(err, client.ErrSuperseded) || errors.Is(err, client.ErrClaimEnded) {
+		return err // there is nothing to be released
+	}
+	s.report(slog.LevelWarn, Event{Kind: EventNotReleased, Request: u.req, Ref: u.ref, Err: err}, "nothing was done, and the claim is not released")
+	if _, fault := errors.AsType[*client.Fault](err); fault {
+		s.later(cl.Release, ctx, func(error) {})
+	}
+	return err
+}
+
+// later calls f until it comes to an answer, apart from the request that it is for.
+func (s *settings) later(f func(context.Context) error, ctx context.Context, ended func(error)) {
+	s.background.begin()
+	go func() {
+		defer s.background.end()
+		ctx, cancel := context.WithTimeout(ctx, keepForLong)
+		defer cancel()
+		for n := 1; ; n++ {
+			select {
+			case <-time.After(s.backoff(n)):
+			case <-ctx.Done():
+			}
+			err := f(ctx)
+			if _, fault := errors.AsType[*client.Fault](err); !fault || ctx.Err() != nil {
+				ended(err)
+				return
+			}
+		}
+	}()
+}
+
+func backOff(n int) time.Duration { return min(250*time.Millisecond<<min(n, 5), 5*time.Second) }
+
+// background counts what goes on when its request has been answered.
+type background struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0 again
+}
+
+func (b *background) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n++; b.n == 1 {
+		b.idle = make(chan struct{})
+	}
+}
+
+func (b *background) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n--; b.n == 0 {
+		close(b.idle)
+	}
+}
+
+// Drain waits for results that could not be kept at once and are being kept. Call it when
+// the HTTP server has shut down. Its error is ctx's.
+func (g *Guard) Drain(ctx context.Context) error {
+	b := g.set.background
+	b.mu.Lock()
+	n, idle := b.n, b.idle
+	b.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Commit marks the point of no return: the handler of [Guard.Replay] calls it right before
+// what must not be done twice. From there on nothing is run again, whatever the handler
+// answers is kept, and its context does not end with its caller. After a crash repeats get
+// claim_unfinished, and somebody has to look.
+//
+// After any error the handler must not go on: it returns without an answer, and the guard
+// gives one, or it gives [Refuse]'s.
+func Commit(ctx context.Context) error {
+	u := runOf(ctx)
+	switch {
+	case u == nil || u.claim == nil && !u.unguarded:
+		return ErrNotGuarded
+	case u.unguarded:
+		return nil
+	}
+	return u.commit()
+}
+
+var errReleased = errors.New("guard: Release was called, so nothing is to be done any more")
+
+func (u *run) commit() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.released {
+		return errReleased
+	}
+	u.letGo() // a commit that is granted must not come too late
+	if err := u.claim.Commit(context.WithoutCancel(u.req.Context())); err != nil {
+		u.refused = u.lost(err)
+		return u.refused
+	}
+	u.refused, u.spent = nil, true
+	return nil
+}
+
+// lost returns what is said of a claim that is another's.
+func (u *run) lost(err error) error {
+	if errors.Is(err, client.ErrSuperseded) || errors.Is(err, client.ErrClaimEnded) {
+		no := newRefused(wire.CodeRequestInProgress, err)
+		no.Ref, no.RetryAfter = u.ref, time.Second
+		return no
+	}
+	return refusedFor(err)
+}
+
+// Release says that nothing was done, so the answer is not kept and the token or key is good
+// again: for a 200 page that shows the form with its mistakes. Call it before the page is
+// rendered, so that [Field] gives the same token again. What answers 4xx need not call it.
+// After [Commit] it is an error, and changes nothing.
+func Release(ctx context.Context) error {
+	u := runOf(ctx)
+	switch {
+	case u == nil || u.claim == nil && !u.unguarded:
+		return ErrNotGuarded
+	case u.unguarded:
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.claim.Committed() {
+		return client.ErrClaimCommitted
+	}
+	u.released = true
+	return nil
+}
+
+// Fence returns a number that grows with each run for the same token or key, to be compared
+// by whatever the handler of [Guard.Replay] writes to. It is 0 where nothing was claimed.
+func Fence(ctx context.Context) int64 {
+	u := runOf(ctx)
+	if u == nil {
+		return 0
+	}
+	return u.fence
+}
