@@ -103,11 +103,16 @@ func claimCompleted(r reply) (token.Claimed, error) {
 
 // step runs a later step of h's claim.
 func (s *Store) step(ctx context.Context, sc *script, h token.Handle, more ...any) (reply, error) {
-	return s.run(ctx, &call{
+	return s.run(ctx, s.stepping(sc, h, more...))
+}
+
+// stepping returns the call that is a later step of h's claim.
+func (s *Store) stepping(sc *script, h token.Handle, more ...any) *call {
+	return &call{
 		script: sc,
 		keys:   []string{RecordKey(s.opts.Prefix, h.Kind, h.User, h.ID)},
 		args:   append([]any{h.Fence, h.Attempt[:]}, more...),
-	})
+	}
 }
 
 // Commit marks the point of no return of h's claim.

@@ -364,3 +364,50 @@ func TestManyClaimsInOneBatch(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestRecordSizes holds records to the 44 bytes that Redis keeps in one allocation, and a
+// completed one to its result and little more.
+func TestRecordSizes(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	s := redisstore.New(rdb, redisstore.Options{})
+	short := func(d token.Digest) *token.Token {
+		tok := opened(t, s, token.Record)
+		c := claiming(token.TokenSubject(alice, tok), "a")
+		c.Lease, c.Digest = time.Millisecond, d
+		claim(t, s, c)
+		time.Sleep(3 * time.Millisecond)
+		return tok
+	}
+	consume := func(tok *token.Token) {
+		t.Helper()
+		if _, err := s.Consume(t.Context(), token.Consumption{User: alice, Token: tok, Attempt: "b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed, over, digested, released, revoked, completed := short(""), short(""), short("d"), short(""), short(""), short("")
+	consume(over)
+	consume(digested)
+	handle := func(tok *token.Token) token.Handle {
+		return token.Handle{User: alice.Hash(), ID: tok.ID, Fence: 1, Attempt: token.Attempt("a").Hash()}
+	}
+	if err := s.Release(t.Context(), handle(released)); err != nil {
+		t.Fatal(err)
+	}
+	consume(released)
+	if _, err := s.Revoke(t.Context(), token.TokenSubject(alice, revoked)); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, s, handle(completed), &token.Result{Status: 200, Body: make([]byte, 1000)})
+	for name, of := range map[string]struct {
+		tok  *token.Token
+		want int
+	}{
+		"claimed": {claimed, 44}, "used by a takeover": {over, 44}, "used by one with a digest": {digested, 56},
+		"released and used": {released, 44}, "revoked while claimed": {revoked, 44}, "completed": {completed, 56 + 5 + 1000},
+	} {
+		key := redisstore.TokenKey("tokend", alice.Hash(), of.tok.ID)
+		if got := len(rdb.Get(t.Context(), key).Val()); got != of.want {
+			t.Errorf("a record %s is %d bytes, want %d", name, got, of.want)
+		}
+	}
+}

@@ -53,6 +53,31 @@ func BenchmarkScripts(b *testing.B) {
 			_, issues[i] = newIssue(s, ring, rate)
 		}
 		measure("limited-issue", issues)
+
+		claims, replays, steps := make([]*call, batch), make([]*call, batch), map[string][]*call{}
+		order := []*script{renewScript, commitScript, completeScript}
+		for i := range batch {
+			tokens[i], issues[i] = newIssue(s, ring, token.Rate{})
+			c := token.Claiming{Subject: token.TokenSubject("alice", tokens[i]), Attempt: "a", Lease: time.Minute}
+			claims[i], replays[i] = s.claiming(c), s.claiming(c)
+			h := token.Handle{User: token.User("alice").Hash(), ID: tokens[i].ID, Fence: 1, Attempt: c.Attempt.Hash()}
+			for _, sc := range order {
+				var more []any
+				switch sc {
+				case renewScript:
+					more = []any{time.Hour.Milliseconds()}
+				case completeScript:
+					more = []any{appendResult(nil, &token.Result{Status: 200, Body: make([]byte, 1000)})}
+				}
+				steps[sc.op] = append(steps[sc.op], s.stepping(sc, h, more...))
+			}
+		}
+		s.runOn(ctx, rdb, issues)
+		measure("claim", claims)
+		for _, sc := range order {
+			measure(sc.op, steps[sc.op])
+		}
+		measure("replay", replays)
 	}
 	for name, us := range total {
 		b.ReportMetric(us/float64(b.N), name+"-µs")
