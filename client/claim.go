@@ -91,8 +91,9 @@ var claimCall = endpoint{
 }
 
 func (c *Client) claim(ctx context.Context, s Subject, resolve bool, opts []ClaimOption) (*Claim, *Completed, error) {
+	attempt := rand.Text() // before the first try, and the same in all
 	params := claimParams{lease: wire.LeaseDefault * time.Second}
-	params.attempt = new(rand.Text()) // before the first try, and the same in all
+	params.attempt = &attempt
 	for _, o := range opts {
 		o.ofClaim(&params)
 	}
@@ -112,6 +113,9 @@ func (c *Client) claim(ctx context.Context, s Subject, resolve bool, opts []Clai
 		return nil, &Completed{Result: resultOf(done.Result), Ref: done.Ref, Replayed: true}, nil
 	}
 	cl := newClaim(ctx, c, x.got.Claimed, params.lease, x.began)
+	if cl.Replayed && params.attempt != &attempt {
+		cl.deadline = x.began // its lease may have begun with another call
+	}
 	if err := cl.start(); err != nil {
 		cl.Close()
 		return nil, nil, outlasted(err)

@@ -89,9 +89,13 @@ func (cl *Claim) isOver() bool {
 	return cl.over
 }
 
-// abandon releases what nothing was done of, as far as is known.
+// abandon releases what nothing was done of, if it is known to be neither committed nor
+// another's.
 func (cl *Claim) abandon() error {
-	if cl.isOver() || cl.Committed() {
+	cl.mu.Lock()
+	leave := cl.over || cl.committed || cl.refused != nil
+	cl.mu.Unlock()
+	if leave {
 		return nil
 	}
 	return cl.Release(context.WithoutCancel(cl.ctx))

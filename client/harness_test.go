@@ -48,6 +48,7 @@ type fake struct {
 
 	mu    sync.Mutex
 	tries []tryMade
+	began time.Time
 }
 
 type tryMade struct {
@@ -69,30 +70,33 @@ func inBubble(t *testing.T, steps []step, f func(*testing.T, *Client, *fake), op
 func inBubbleAs(t *testing.T, cr Credential, steps []step, f func(*testing.T, *Client, *fake), opts ...Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		fk := &fake{t: t, steps: steps, pipes: make(chan net.Conn)}
-		began := time.Now()
-		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fk.serve(w, r, time.Since(began))
-		})}
-		go srv.Serve(fk)
-		defer srv.Close()
-		transport := &http.Transport{DialContext: fk.dial}
-		defer transport.CloseIdleConnections()
-
-		most := func(n int, retryAfter time.Duration) time.Duration { return retryAfter + backoff(n) }
-		opts = append([]Option{HTTPClient(&http.Client{Transport: transport}), Backoff(most)}, opts...)
-		c, err := New("http://tokend.test/base/", cr, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(t, c, fk)
+		fk := &fake{t: t, steps: steps, pipes: make(chan net.Conn), began: time.Now()}
+		fk.listen(t, fk, cr, func(c *Client) { f(t, c, fk) }, opts...)
 		if got := len(fk.made()); got != len(steps) {
 			t.Errorf("%d tries, want %d", got, len(steps))
 		}
 	})
 }
 
-func (f *fake) serve(w http.ResponseWriter, r *http.Request, at time.Duration) {
+// listen serves h behind f's network for as long as do goes on, which calls with a client.
+func (f *fake) listen(t *testing.T, h http.Handler, cr Credential, do func(*Client), opts ...Option) {
+	srv := &http.Server{Handler: h}
+	go srv.Serve(f)
+	defer srv.Close()
+	transport := &http.Transport{DialContext: f.dial, ExpectContinueTimeout: time.Second}
+	defer transport.CloseIdleConnections()
+
+	most := func(n int, retryAfter time.Duration) time.Duration { return retryAfter + backoff(n) }
+	opts = append([]Option{HTTPClient(&http.Client{Transport: transport}), Backoff(most)}, opts...)
+	c, err := New("http://tokend.test/base/", cr, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(c)
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := time.Since(f.began)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // never whole: nothing tokend would act on

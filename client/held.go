@@ -61,7 +61,7 @@ func newClaim(ctx context.Context, c *Client, got *wire.Claimed, lease time.Dura
 }
 
 // Context returns what the work is to be done on. It has the values of the context that Claim
-// was called with, and ends
+// was called with, though not its deadline, and ends
 //
 //   - when tokend says that the claim is not the caller's any more: the cause is a
 //     [*Refusal], [ErrSuperseded] where another has taken it over;
@@ -265,6 +265,7 @@ func (cl *Claim) note(change func()) {
 	case cl.calls > 0:
 	case cl.refused != nil:
 		cl.cancel(cl.refused)
+		cl.quit()
 	case cl.committed:
 	case cl.lost != nil:
 		cl.cancel(cl.lost)

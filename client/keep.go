@@ -10,7 +10,8 @@ import (
 )
 
 // start begins to keep cl's lease. A claim that was long in coming, as one that has waited
-// is, may have little left of it, or nothing: it is renewed before anybody works on it.
+// is, or that another call was granted before, may have little left of it, or nothing: it is
+// renewed before anybody works on it.
 func (cl *Claim) start() error {
 	ctx, quit := context.WithCancel(context.WithoutCancel(cl.ctx))
 	cl.quit = quit

@@ -36,7 +36,7 @@ type Status struct {
 	IssuedAt    time.Time // a token's: while tokend has a record
 	UsedAt      time.Time // StateUsed
 	CompletedAt time.Time // StateCompleted
-	UsedBy      string    // StateUsed, StateClaimed, StateCompleted: 8 hex digits of the attempt's hash, as in tokend's log
+	UsedBy      string    // StateUsed, StateCompleted: 8 hex digits of the attempt's hash, as in tokend's log
 	RevokedAt   time.Time // StateRevoked
 
 	LeaseExpiresAt time.Time // StateClaimed, as the next two

@@ -1,11 +1,8 @@
 package client_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -40,29 +37,6 @@ func consume(t *testing.T, c *client.Client, tok client.Token, opts ...client.Co
 		t.Fatal(err)
 	}
 	return got
-}
-
-// claim claims alice's token for half a minute, as another service would.
-func claim(t *testing.T, s *clienttest.Server, tok client.Token, commit bool) {
-	t.Helper()
-	body, err := json.Marshal(map[string]any{"token": tok.Value, "user": "alice", "commit": commit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+wire.PathClaims, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+s.ServiceKey)
-	req.Header.Set("Content-Type", wire.TypeJSON)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		t.Fatalf("claim: %s", resp.Status)
-	}
 }
 
 func consumeErr(t *testing.T, c *client.Client, tok client.Token, opts ...client.ConsumeOption) error {
@@ -186,16 +160,30 @@ func TestEachCode(t *testing.T) {
 			}}, client.BatchMax))
 			return err
 		},
-		wire.CodeRequestInProgress: func(t *testing.T, s *clienttest.Server, c *client.Client) error {
+		wire.CodeRequestInProgress: func(t *testing.T, _ *clienttest.Server, c *client.Client) error {
 			tok := issue(t, c)
-			claim(t, s, tok, false)
+			claimed(t, c, client.TokenOf("alice", "default", tok.Value))
 			return consumeErr(t, c, tok)
 		},
 		wire.CodeClaimUnfinished: func(t *testing.T, s *clienttest.Server, c *client.Client) error {
 			tok := issue(t, c)
-			claim(t, s, tok, true)
+			claimed(t, c, client.TokenOf("alice", "default", tok.Value), client.CommitFirst())
 			s.Advance(31 * time.Second)
 			return consumeErr(t, c, tok)
+		},
+		wire.CodeClaimSuperseded: func(t *testing.T, s *clienttest.Server, c *client.Client) error {
+			cl := claimed(t, c, key("k"))
+			s.Advance(30 * time.Second)
+			claimed(t, c, key("k"))
+			return cl.Commit(t.Context())
+		},
+		wire.CodeClaimEnded: func(t *testing.T, s *clienttest.Server, c *client.Client) error {
+			cl := claimed(t, c, key("k"))
+			s.LoseData()
+			return cl.Commit(t.Context())
+		},
+		wire.CodeClaimCommitted: func(t *testing.T, _ *clienttest.Server, c *client.Client) error {
+			return claimed(t, c, key("k"), client.CommitFirst()).Release(t.Context())
 		},
 		wire.CodeRateLimited: func(t *testing.T, s *clienttest.Server, _ *client.Client) error {
 			c := s.UserClient("alice")
@@ -206,12 +194,9 @@ func TestEachCode(t *testing.T) {
 		},
 	}
 	never := []client.Code{
-		wire.CodeMethodNotAllowed,     // the client uses POST alone
+		wire.CodeMethodNotAllowed,     // the client uses each endpoint's own
 		wire.CodeUnsupportedMediaType, // and JSON
 		wire.CodeInternal,             // a bug of the server's
-		wire.CodeClaimSuperseded,      // of a claim's later steps, which the client does not take
-		wire.CodeClaimEnded,
-		wire.CodeClaimCommitted,
 	}
 	for _, kind := range wire.Kinds() {
 		provoke := tests[kind.Code]
