@@ -27,6 +27,7 @@ type exchange struct {
 	path      string // where it is not the operation's
 	name      string
 
+	handle  func(*service) string // the claim in the path; none where nil
 	arrange func(*service)        // what happens before; may be nil
 	caller  string                // the bearer; none where empty
 	header  http.Header           // more headers
@@ -34,6 +35,7 @@ type exchange struct {
 
 	status int
 	words  []string // see [answer]
+	holds  string   // what stands in the answer's body
 	// refusable says that the document alone tells that the request will be refused: it
 	// must, where this is set, and must not, where it is not.
 	refusable bool
@@ -92,6 +94,10 @@ func says(words ...wire.Code) []string {
 // from caller, who lacks nothing, and stranger may not call it.
 func common(operation, caller, stranger string, good func(*service) string) []exchange {
 	breakTokens := func(err error) func(*service) { return func(s *service) { s.faults.ofTokens = err } }
+	tooMuch := 70000
+	if operation == completeOne { // which takes a result besides
+		tooMuch = 420000
+	}
 	all := []exchange{
 		{name: "no bearer", body: good, status: 401, words: says(wire.CodeUnauthenticated), refusable: true},
 		{name: "bad bearer", caller: "x.y.z", body: good, status: 401, words: says(wire.CodeUnauthenticated)},
@@ -104,7 +110,7 @@ func common(operation, caller, stranger string, good func(*service) string) []ex
 		{name: "not an object", caller: caller, body: text(`[]`), status: 400, words: says(wire.CodeInvalidRequest), refusable: true},
 		{name: "not JSON", caller: caller, body: text(`{`), status: 400, words: says(wire.CodeInvalidRequest), refusable: true},
 		{name: "too large", caller: caller, status: 413, words: says(wire.CodeBodyTooLarge),
-			body: func(s *service) string { return good(s) + strings.Repeat(" ", 70000) }},
+			body: func(s *service) string { return good(s) + strings.Repeat(" ", tooMuch) }},
 		{name: "not called JSON", caller: caller, body: good, status: 415, words: says(wire.CodeUnsupportedMediaType), refusable: true,
 			header: http.Header{"Content-Type": {"text/plain"}}},
 		{name: "something unforeseen", caller: caller, body: good, arrange: breakTokens(errOther), status: 500, words: says(wire.CodeInternal)},
@@ -240,6 +246,7 @@ func exchanges() []exchange {
 		common(consumeBatch, consumer, issuer, items(of(fresh))),
 		common(askStatus, consumer, issuer, of(fresh)),
 		common(revokeOne, consumer, issuer, of(fresh)),
+		claimExchanges(),
 	)
 }
 
@@ -257,6 +264,9 @@ func TestExchanges(t *testing.T) {
 			got, body := answersOf(t, x.operation, resp)
 			if want := x.answers(); !maps.Equal(got, want) {
 				t.Fatalf("%d %s, want %d %q", resp.StatusCode, body, x.status, x.words)
+			}
+			if !strings.Contains(body, x.holds) {
+				t.Errorf("%s, want %s in it", body, x.holds)
 			}
 			for a := range got {
 				delete(missing, a)
@@ -340,6 +350,9 @@ func (s *service) do(x exchange) (again func() *http.Request, resp *http.Respons
 	s.t.Helper()
 	method, path, _ := strings.Cut(x.operation, " ")
 	path = cmp.Or(x.path, path)
+	if x.handle != nil {
+		path = strings.Replace(path, "{claim}", x.handle(s), 1)
+	}
 	body := ""
 	if x.body != nil {
 		body = x.body(s)
@@ -383,14 +396,14 @@ func answersOf(t *testing.T, operation string, resp *http.Response) (map[answer]
 
 func wordsOf(t *testing.T, resp *http.Response, body []byte) (words []string) {
 	t.Helper()
+	if len(body) == 0 {
+		return []string{""}
+	}
 	typ, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	switch {
-	case len(body) == 0:
-		return []string{""}
-	case !isJSON(typ):
+	if !isJSON(typ) {
 		return []string{typ}
 	}
 	var said map[string]any

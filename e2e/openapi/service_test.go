@@ -56,7 +56,7 @@ func newService(t *testing.T) *service {
 	store := redisstore.New(rdb, redisstore.Options{})
 	opts := token.Options{
 		Mode:     token.Record,
-		Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: time.Hour, Retention: time.Hour},
+		Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: time.Hour, Retention: time.Hour, KeysRetention: time.Hour},
 		Rate:     token.Rate{PerMinute: 60, Burst: burst},
 	}
 	s := &service{t: t, redis: r, tokens: token.NewService(ring, store, opts)}
@@ -138,6 +138,48 @@ func (f *faults) Revoke(ctx context.Context, sub token.Subject) (token.Status, e
 		return token.Status{}, f.ofTokens
 	}
 	return f.Tokens.Revoke(ctx, sub)
+}
+
+func (f *faults) Claim(ctx context.Context, req token.ClaimRequest) (token.Claimed, error) {
+	if f.ofTokens != nil {
+		return token.Claimed{}, f.ofTokens
+	}
+	return f.Tokens.Claim(ctx, req)
+}
+
+func (f *faults) ClaimStatus(ctx context.Context, sub token.Subject) (token.Status, error) {
+	if f.ofTokens != nil {
+		return token.Status{}, f.ofTokens
+	}
+	return f.Tokens.ClaimStatus(ctx, sub)
+}
+
+func (f *faults) Commit(ctx context.Context, h token.Handle) (token.Held, error) {
+	if f.ofTokens != nil {
+		return token.Held{}, f.ofTokens
+	}
+	return f.Tokens.Commit(ctx, h)
+}
+
+func (f *faults) Renew(ctx context.Context, h token.Handle, lease time.Duration) (token.Held, error) {
+	if f.ofTokens != nil {
+		return token.Held{}, f.ofTokens
+	}
+	return f.Tokens.Renew(ctx, h, lease)
+}
+
+func (f *faults) Complete(ctx context.Context, h token.Handle, r *token.Result) (token.Completed, error) {
+	if f.ofTokens != nil {
+		return token.Completed{}, f.ofTokens
+	}
+	return f.Tokens.Complete(ctx, h, r)
+}
+
+func (f *faults) Release(ctx context.Context, h token.Handle) error {
+	if f.ofTokens != nil {
+		return f.ofTokens
+	}
+	return f.Tokens.Release(ctx, h)
 }
 
 // The callers, as bearers.
