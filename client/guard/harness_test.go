@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,13 @@ import (
 	"example.com/tokend/httpapi/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if point := os.Getenv(crashPoint); point != "" {
+		crashAt(point)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	user    = "alice"

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"example.com/tokend/client"
 	"example.com/tokend/client/clienttest"
 	"example.com/tokend/client/guard"
@@ -1047,4 +1049,71 @@ func TestReplayOptions(t *testing.T) {
 			guard.New(p, guard.User(sessionUser), o)
 		}()
 	}
+}
+
+// What tokend does not keep, because its own limit is lower, is not run again for that.
+func TestResultTooLargeForTokend(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.ResultLimit(1<<20))
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ran()
+		w.Header().Set("Location", "/orders/1")
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, strings.Repeat("x", 300<<10))
+	}))
+	token := s.token()
+	if w := send(h, form(token)); w.Code != 201 || w.Body.Len() != 300<<10 {
+		t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
+	}
+	w := send(h, form(token))
+	if w.Code != 201 || w.Body.Len() != 0 || w.Header().Get("Location") != "/orders/1" || w.Header().Get(guard.HeaderBodyOmitted) != "true" {
+		t.Errorf("%d %v with %d bytes", w.Code, w.Header(), w.Body.Len())
+	}
+	s.wantRuns(1)
+}
+
+// A token that somebody has claimed passes Once's check, which may be out of date, and is
+// refused at Consume.
+func TestOnceWhileClaimed(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	token := s.token()
+	cl, _, err := s.forms.Client().Claim(t.Context(), s.forms.Token(user, token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.guard.Once(http.HandlerFunc(s.work))
+	wantProblem(t, send(h, form(token)), 409, wire.CodeRequestInProgress, client.NextWait)
+	if err := cl.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
+}
+
+// Under Echo an error that the handler returns is its answer, like any other.
+func TestReplayUnderEcho(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	e := echo.New()
+	var answer func(echo.Context) error
+	e.POST("/orders", func(c echo.Context) error { s.ran(); return answer(c) },
+		echoMiddleware(func(h http.Handler) http.Handler { return s.guard.Replay(h) }))
+	token := s.token()
+	for _, status := range []int{422, 500, 503} {
+		answer = func(echo.Context) error { return echo.NewHTTPError(status, "no") }
+		if w := send(e, form(token)); w.Code != status {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	answer = func(c echo.Context) error { return errors.New("no status") }
+	if w := send(e, form(token)); w.Code != 500 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	answer = func(c echo.Context) error { return c.JSON(http.StatusCreated, "done") }
+	first := send(e, form(token))
+	if first.Code != 201 {
+		t.Errorf("%d %s", first.Code, first.Body)
+	}
+	wantReplay(t, send(e, form(token)), first)
+	s.wantRuns(5)
 }
