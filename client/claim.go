@@ -16,9 +16,22 @@ type ClaimOption interface{ ofClaim(*claimParams) }
 
 type claimParams struct {
 	requestParams
-	lease, wait time.Duration
-	commit      bool
+	lease, wait     time.Duration
+	commit, resolve bool
+	made            *string // the attempt, where the caller names none
 }
+
+func newClaimParams(opts []ClaimOption) claimParams {
+	p := claimParams{lease: wire.LeaseDefault * time.Second, made: new(rand.Text())}
+	p.attempt = p.made // before the first try, and the same in all
+	for _, o := range opts {
+		o.ofClaim(&p)
+	}
+	return p
+}
+
+// ownAttempt tells whether nobody else knows of the attempt.
+func (p *claimParams) ownAttempt() bool { return p.attempt == p.made }
 
 type claimOption func(*claimParams)
 
@@ -71,7 +84,7 @@ func CommitFirst() ClaimOption {
 // After a [*Fault] with MaybeDone there may be a claim that nobody holds: it blocks others
 // until its lease is over.
 func (c *Client) Claim(ctx context.Context, s Subject, opts ...ClaimOption) (*Claim, *Completed, error) {
-	return c.claim(ctx, s, false, opts)
+	return c.claim(ctx, s, newClaimParams(opts))
 }
 
 // Resolve is Claim for whoever has heard [ErrUnfinished] and looked for the business record
@@ -82,7 +95,9 @@ func (c *Client) Claim(ctx context.Context, s Subject, opts ...ClaimOption) (*Cl
 //
 // Nothing in this package resolves by itself.
 func (c *Client) Resolve(ctx context.Context, s Subject, opts ...ClaimOption) (*Claim, *Completed, error) {
-	return c.claim(ctx, s, true, opts)
+	params := newClaimParams(opts)
+	params.resolve = true
+	return c.claim(ctx, s, params)
 }
 
 var claimCall = endpoint{
@@ -90,19 +105,10 @@ var claimCall = endpoint{
 	changes: true, once: true, results: true,
 }
 
-func (c *Client) claim(ctx context.Context, s Subject, resolve bool, opts []ClaimOption) (*Claim, *Completed, error) {
-	attempt := rand.Text() // before the first try, and the same in all
-	params := claimParams{lease: wire.LeaseDefault * time.Second}
-	params.attempt = &attempt
-	for _, o := range opts {
-		o.ofClaim(&params)
-	}
+func (c *Client) claim(ctx context.Context, s Subject, params claimParams) (*Claim, *Completed, error) {
 	x, no := newClaiming(s, &params)
 	if no != nil {
 		return nil, nil, no
-	}
-	if resolve {
-		x.req.Resolve = &resolve
 	}
 	e := claimCall
 	e.hold = max(params.wait, 0)
@@ -113,7 +119,7 @@ func (c *Client) claim(ctx context.Context, s Subject, resolve bool, opts []Clai
 		return nil, &Completed{Result: resultOf(done.Result), Ref: done.Ref, Replayed: true}, nil
 	}
 	cl := newClaim(ctx, c, x.got.Claimed, params.lease, x.began)
-	if cl.Replayed && params.attempt != &attempt {
+	if cl.Replayed && !params.ownAttempt() {
 		cl.deadline = x.began // its lease may have begun with another call
 	}
 	if err := cl.start(); err != nil {
@@ -166,7 +172,10 @@ func newClaiming(s Subject, p *claimParams) (*claiming, *Refusal) {
 		x.req.Wait = wait
 	}
 	if p.commit {
-		x.req.Commit = new(true)
+		x.req.Commit = &p.commit
+	}
+	if p.resolve {
+		x.req.Resolve = &p.resolve
 	}
 	return x, nil
 }

@@ -25,6 +25,9 @@ var ErrNotKept = errors.New("tokend: the work was done, but its result may not b
 //			return client.JSON(http.StatusOK, out)
 //		})
 //
+// A ctx that ends while the claim is asked for leaves none behind, as far as tokend can be
+// reached: Do takes a moment to see to it.
+//
 // fn's ctx is [Claim.Context]. What it ended with is in Do's error, beside fn's.
 //
 // fn's error, or its panic, says that nothing was done: the claim is released, and the next
@@ -48,14 +51,36 @@ var ErrNotKept = errors.New("tokend: the work was done, but its result may not b
 //     meanwhile, and may have done the work too. With [ErrInvalidRequest] fn's result is
 //     none, and repeats get one with BodyOmitted.
 func (c *Client) Do(ctx context.Context, s Subject, fn func(ctx context.Context, cl *Claim) (Result, error), opts ...ClaimOption) (Completed, error) {
-	cl, done, err := c.Claim(ctx, s, opts...)
+	params := newClaimParams(opts)
+	cl, done, err := c.claim(ctx, s, params)
 	if err != nil {
+		if ctx.Err() != nil {
+			c.unclaim(ctx, s, params, err)
+		}
 		return Completed{}, err
 	}
 	if done != nil {
 		return *done, nil
 	}
 	return cl.do(fn)
+}
+
+// unclaim releases what a claim that its caller has cut off, and that ended with err, may
+// have come to: who sends a form twice hangs up on the first request, and the second one is
+// not to wait for a lease that nobody holds. It tries once; what is committed, or whose
+// attempt others know, is left as it is.
+func (c *Client) unclaim(ctx context.Context, s Subject, params claimParams, err error) {
+	fault, ok := errors.AsType[*Fault](err)
+	if !ok || !fault.MaybeDone || params.commit || !params.ownAttempt() {
+		return
+	}
+	params.wait = 0
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.tryTimeout)
+	defer cancel()
+	if cl, _, _ := c.claim(ctx, s, params); cl != nil {
+		defer cl.Close()
+		cl.Release(ctx)
+	}
 }
 
 func (cl *Claim) do(fn func(context.Context, *Claim) (Result, error)) (Completed, error) {

@@ -245,6 +245,48 @@ func TestDoCompletesAfterHangUp(t *testing.T) {
 	}
 }
 
+// A claim that its caller cuts off may have been granted: it is released, and blocks nobody.
+func TestDoCutOff(t *testing.T) {
+	tests := []struct {
+		name             string
+		opts             []ClaimOption
+		script           script
+		claims, releases int
+	}{
+		{"in time", nil, script{"claim": steps(silent)}, 2, 1},
+		{"while it waits", []ClaimOption{Wait(30 * time.Second)}, script{"claim": steps(silent)}, 2, 1},
+		{"another has it", nil, script{"claim": steps(silent, problemOf(wire.CodeRequestInProgress))}, 2, 0},
+		{"tokend is away", nil, script{"claim": always(silent)}, 2, 0},
+		{"committed", []ClaimOption{CommitFirst()}, script{"claim": steps(silent)}, 1, 0},
+		{"others know its attempt", []ClaimOption{Attempt("a1")}, script{"claim": steps(silent)}, 1, 0},
+		{"refused", nil, script{"claim": turns(turn{after: time.Second / 2, step: problemOf(wire.CodeRequestInProgress)})}, 1, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			atDesk(t, tt.script, func(t *testing.T, c *Client, d *desk) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := c.Do(ctx, testSubject, func(context.Context, *Claim) (Result, error) {
+					t.Error("fn ran")
+					return Result{}, nil
+				}, tt.opts...)
+				if err == nil || tt.name != "refused" && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(d.began); took > 4*time.Second {
+					t.Errorf("took %v", took)
+				}
+				claims := d.visits("claim")
+				d.wantVisits("claim", tt.claims)
+				d.wantVisits("release", tt.releases)
+				if last := claims[len(claims)-1].body; last["attempt"] != claims[0].body["attempt"] || len(claims) > 1 && last["wait"] != nil {
+					t.Errorf("claimed with %v", last)
+				}
+			})
+		})
+	}
+}
+
 // The work is done: completing goes on through faults while the lease is kept, and what the
 // caller hears says both.
 func TestDoCompletesThroughFaults(t *testing.T) {

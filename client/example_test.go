@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"example.com/tokend/client"
@@ -154,6 +155,101 @@ func ExamplePurpose_ConsumeBatch() {
 	// 0 is new
 	// 1 was sent before
 	// 2 is new
+}
+
+// A callback that comes twice is worked off once, and answered alike.
+func ExampleClient_Do() {
+	c, stop := newTokend()
+	defer stop()
+	book := func(context.Context) (map[string]string, error) {
+		fmt.Println("booked")
+		return map[string]string{"booking": "B7"}, nil
+	}
+	callback := func(w http.ResponseWriter, r *http.Request) {
+		event := r.FormValue("event")
+		done, err := c.Do(r.Context(), client.Key("stripe:acct_1", "payment.callback", event),
+			func(ctx context.Context, cl *client.Claim) (client.Result, error) {
+				// What can be done twice comes first. An error here releases the claim.
+				if err := cl.Commit(ctx); err != nil {
+					return client.Result{}, err
+				}
+				out, err := book(ctx) // never a second time, whatever happens
+				if err != nil {
+					return client.JSON(http.StatusBadGateway, map[string]string{"error": "not booked"})
+				}
+				return client.JSON(http.StatusCreated, out)
+			})
+		var no *client.Refusal
+		switch {
+		case err == nil, errors.Is(err, client.ErrNotKept): // it is done, and this is its result
+			for name, value := range done.Header {
+				w.Header().Set(name, value)
+			}
+			w.WriteHeader(max(done.Status, http.StatusOK))
+			w.Write(done.Body)
+		case errors.As(err, &no) && no.Next == client.NextWait:
+			w.Header().Set("Retry-After", fmt.Sprint(no.RetryAfter.Seconds()))
+			http.Error(w, "the first one is being worked off", http.StatusConflict)
+		case errors.Is(err, client.ErrUnfinished):
+			http.Error(w, "somebody has to look for the booking", http.StatusConflict)
+		default:
+			http.Error(w, "send it again", http.StatusServiceUnavailable)
+		}
+	}
+	for range 2 {
+		w := httptest.NewRecorder()
+		callback(w, httptest.NewRequest("POST", "/callback?event=evt_1", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// booked
+	// 201 {"booking":"B7"}
+	// 201 {"booking":"B7"}
+}
+
+// What was left unfinished is resolved by somebody who has looked for the business record.
+func ExampleClient_Resolve() {
+	s, err := clienttest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	c, ctx := s.Client(), context.Background()
+	payment := client.Key("alice", "payment", "K1")
+
+	crashed, _, err := c.Claim(ctx, payment, client.CommitFirst())
+	if err != nil {
+		log.Fatal(err)
+	}
+	crashed.Close() // before it has completed
+	s.Advance(30 * time.Second)
+
+	_, _, err = c.Claim(ctx, payment)
+	fmt.Println(errors.Is(err, client.ErrUnfinished))
+
+	recordExists := true // as the service's own database says
+	cl, done, err := c.Resolve(ctx, payment)
+	switch {
+	case err != nil:
+		log.Fatal(err)
+	case done != nil:
+		fmt.Println("somebody else has completed it")
+	case recordExists:
+		defer cl.Close()
+		err = cl.Complete(ctx, client.Result{Status: http.StatusCreated})
+	default:
+		defer cl.Close()
+		err = cl.Release(ctx)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, done, err = c.Claim(ctx, payment)
+	fmt.Println(done.Status, done.Replayed, err)
+	// Output:
+	// true
+	// 201 true <nil>
 }
 
 func ExamplePurpose_Revoke() {

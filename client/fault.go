@@ -8,10 +8,11 @@ import (
 
 // Fault is the lack of an answer: no try of a call came to one.
 type Fault struct {
-	Op string // as in tokend's log: "issue", "consume", "consume_batch" …
+	Op string // as in tokend's log: "issue", "consume", "claim", "complete" …
 	// MaybeDone says that a try may have reached Redis and changed something. It is
 	// false only where nothing can have been done: in no try was any of the request's
-	// body sent, or the call never changes anything.
+	// body sent, or the call never changes anything. (A release has no body, so one that
+	// was tried may be done.)
 	MaybeDone bool
 	Tries     int    // how many were made; 0 where the call ended before the first
 	Code      Code   // what tokend said of itself in the last try: "store_unavailable" …; else empty

@@ -33,7 +33,7 @@ type Refusal struct {
 	Status     int           // of HTTP
 	Detail     string        // the rule that was broken, for people
 	Field      string        // ErrInvalidRequest: the member or header at fault
-	Ref        string        // of a token that could be read; no secret
+	Ref        string        // of a token or key that could be read; no secret
 	ExpiresAt  time.Time     // the token's, by Redis's clock
 	UsedAt     time.Time     // when the winner was granted the token
 	UsedBy     string        // the winner, or whose claim it is: 8 hex digits of its attempt's hash, as in tokend's log
@@ -101,10 +101,10 @@ var (
 	ErrUnsupportedMediaType error = refusalCode(wire.CodeUnsupportedMediaType)
 )
 
-// settles tells whether r, coming after a try of the same consume that ended without
-// an answer, answers for that one too. It does where tokend looked at the token and
-// found that the attempt was not and will not be granted it, or says itself that
-// nobody can tell. It does not where a check before that failed (the credential may
+// settles tells whether r, coming after a try of the same consume, claim or release that
+// ended without an answer, answers for that one too. It does where tokend looked at the
+// record and found that the attempt was not and will not be granted it (nor a claim
+// released that is committed), or says itself that nobody can tell. It does not where a check before that failed (the credential may
 // have expired meanwhile), nor where the winner is not named and may be the earlier
 // try: delete mode remembers no attempts.
 func (r *Refusal) settles() bool {

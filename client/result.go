@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -76,7 +77,7 @@ func (r Result) smaller() (Result, bool) {
 
 // unkeepable tells whether err is about the result, and not about the claim.
 func unkeepable(err error) bool {
-	no, ok := err.(*Refusal)
+	no, ok := errors.AsType[*Refusal](err)
 	return ok && no.Code == wire.CodeInvalidRequest && strings.HasPrefix(no.Field, "result")
 }
 

@@ -33,6 +33,11 @@
 //		shop.wantOrders(t, 0)
 //	}
 //
+// Leases end by the server's time, too. A client counts what is left of its own on the clock
+// of its process, which Advance leaves alone: so it does to whoever holds a claim what a
+// stall of the process would do. Another takes the claim over, and the first hears
+// client.ErrSuperseded at its next step, or when it next renews its lease by itself.
+//
 // # Faults
 //
 // What goes wrong in production goes wrong when a test says so:
