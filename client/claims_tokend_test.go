@@ -494,6 +494,27 @@ func TestClaimedToken(t *testing.T) {
 	}
 }
 
+// A Purpose spells itself once for all that is claimed.
+func TestPurposeSubjects(t *testing.T) {
+	t.Parallel()
+	c := clienttest.New(t).Client()
+	payments := c.Purpose("payment")
+	if payments.Client() != c || payments.Name() != "payment" {
+		t.Error("another purpose")
+	}
+	cl := claimed(t, c, payments.Key("alice", "k"))
+	if err := claimErr(t, c, key("k")); !errors.Is(err, client.ErrInProgress) {
+		t.Errorf("the same key: %v", err)
+	}
+	tok, err := payments.Issue(t.Context(), "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := claimed(t, c, payments.Token("alice", tok.Value)); of.Ref != tok.Ref || of.Ref == cl.Ref {
+		t.Errorf("claimed %s", of.Ref)
+	}
+}
+
 // A key is its user's and its purpose's, and lives for the keys' retention.
 func TestKeyIsScoped(t *testing.T) {
 	t.Parallel()

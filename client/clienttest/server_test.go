@@ -120,11 +120,12 @@ func TestLog(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := clienttest.Start(
-		clienttest.TTL(25*time.Hour), clienttest.Retention(-1), clienttest.Rate(1, 0), clienttest.Purposes("a", "A"))
+		clienttest.TTL(25*time.Hour), clienttest.Retention(-1), clienttest.Rate(1, 0), clienttest.Purposes("a", "A"),
+		clienttest.KeysRetention(time.Second/2), clienttest.ResultBytes(0))
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"TTL", "Retention", "Rate", "Purposes"} {
+	for _, want := range []string{"TTL", "Retention", "Rate", "Purposes", "KeysRetention", "ResultBytes"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in %v", want, err)
 		}
