@@ -136,7 +136,9 @@ func (cl *Claim) renew(ctx context.Context, e endpoint, d time.Duration) error {
 	got, err := call(ctx, cl.client, e, wire.RenewRequest{Lease: lease}, cl.isHeld)
 	if err == nil {
 		cl.note(func() {
-			cl.lost = nil
+			if context.Cause(cl.ctx) != cl.lost { // what has ended the context stays
+				cl.lost = nil
+			}
 			cl.sent = sent
 			if over := sent.Add(d); over.After(cl.deadline) {
 				cl.deadline = over

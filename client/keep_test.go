@@ -405,6 +405,20 @@ func TestRenew(t *testing.T) {
 			t.Errorf("ended after %v", at)
 		}
 	})
+	// One that comes too late does not bring back what was given up.
+	atDesk(t, script{"renew": func(n int, _ time.Duration) turn {
+		if n == 0 {
+			return turn{after: time.Minute}
+		}
+		return turn{step: silent}
+	}}, func(t *testing.T, c *Client, d *desk) {
+		cl := claimIt(t.Context(), t, c)
+		if err := cl.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		wantEnded(t, cl, ErrLeaseLost)
+		wantFault(t, cl.Commit(t.Context()), Fault{Op: "commit"})
+	}, TryTimeout(2*time.Minute), Budget(2*time.Minute))
 	atDesk(t, nil, func(t *testing.T, c *Client, d *desk) {
 		cl := claimIt(t.Context(), t, c)
 		for _, bad := range []time.Duration{0, -time.Second, time.Millisecond, 1500 * time.Millisecond} {
