@@ -2,10 +2,12 @@ package redisstore_test
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,4 +412,74 @@ func TestRecordSizes(t *testing.T) {
 			t.Errorf("a record %s is %d bytes, want %d", name, got, of.want)
 		}
 	}
+}
+
+// TestOneHolderWhileRepliesAreLost has many claim, work and release in turns, while replies
+// are lost all the time: never do two hold the claim, and each has a fence of its own.
+func TestOneHolderWhileRepliesAreLost(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
+	t.Cleanup(func() { rdb.Close() })
+	s := redisstore.New(rdb, redisstore.Options{Timeout: 10 * time.Second})
+	svc := newService(t, s)
+	stop := make(chan struct{})
+	var lossy sync.WaitGroup
+	lossy.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+				proxy.DropReply("evalsha", "\r\neval\r\n")
+			}
+		}
+	})
+	sub := newKey()
+	var fences sync.Map
+	var holding atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				a := token.NewAttempt()
+				claim := func() (token.Claimed, error) {
+					return svc.Claim(t.Context(), token.ClaimRequest{Subject: sub, Purpose: "p", Attempt: a, Lease: time.Hour, Wait: 20 * time.Second})
+				}
+				got, err := claim()
+				for isFault(err) { // no outcome: the same attempt again
+					got, err = claim()
+				}
+				if err != nil {
+					t.Errorf("claim: %v", err)
+					return
+				}
+				if n := holding.Add(1); n != 1 {
+					t.Errorf("%d hold the claim", n)
+				}
+				if _, twice := fences.LoadOrStore(got.Handle.Fence, a); twice {
+					t.Errorf("fence %d was given twice", got.Handle.Fence)
+				}
+				holding.Add(-1)
+				for err = svc.Release(t.Context(), got.Handle); isFault(err); {
+					err = svc.Release(t.Context(), got.Handle)
+				}
+				// A re-send may come when the next has claimed already.
+				if err != nil && !errors.Is(err, token.ErrSuperseded) {
+					t.Errorf("release: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	lossy.Wait()
+	t.Logf("%d replies were lost", proxy.Dropped())
+	if proxy.Dropped() == 0 {
+		t.Error("no reply was lost")
+	}
+}
+
+func isFault(err error) bool {
+	var f *token.Fault
+	return errors.As(err, &f)
 }
