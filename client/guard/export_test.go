@@ -10,5 +10,13 @@ func RetryAtOnce() Option {
 	}
 }
 
+// GiveUpAfter has g try no longer than that to keep a result.
+func GiveUpAfter(d time.Duration) Option {
+	return func(s *settings) error { s.keepFor = d; return nil }
+}
+
+// BackOff is backOff.
+var BackOff = backOff
+
 // Ordered is ordered.
 func Ordered(data []byte) []byte { return ordered(data) }

@@ -31,7 +31,7 @@ func (g *Guard) Issue(page http.Handler, opts ...Option) http.Handler {
 		u := set.newRun(r, user)
 		if r.Method == http.MethodGet {
 			if err := u.fetch(); err != nil {
-				set.refuse(w, r, notIssued(err))
+				set.refuse(w, r, undone(err))
 				return
 			}
 			u.private = true
@@ -41,16 +41,16 @@ func (g *Guard) Issue(page http.Handler, opts ...Option) http.Handler {
 	})
 }
 
-// notIssued returns what is said of a token that could not be fetched: one that exists
-// unknown to all is nothing to look for.
-func notIssued(err error) *Refused {
+// undone returns what is said of a call that failed with err and has done nothing that could
+// be looked for: a token that nobody knows, a claim that nobody holds.
+func undone(err error) *Refused {
 	no := refusedFor(err)
-	if no.Code == wire.CodeOutcomeUnknown {
-		id := no.RequestID
-		no = newRefused(wire.CodeStoreUnavailable, err)
-		no.RequestID = id
+	if no.Code != wire.CodeOutcomeUnknown {
+		return no
 	}
-	return no
+	sure := newRefused(wire.CodeStoreUnavailable, no.Err)
+	sure.RequestID = no.RequestID
+	return sure
 }
 
 // noStore keeps an answer that holds a token out of caches.
@@ -89,7 +89,7 @@ func (g *Guard) IssueHandler(opts ...Option) http.Handler {
 		}
 		t, err := set.purpose.Issue(r.Context(), user, set.issue...)
 		if err != nil {
-			set.refuse(w, r, notIssued(err))
+			set.refuse(w, r, undone(err))
 			return
 		}
 		body, err := json.Marshal(issued{t.Value, t.Ref, wire.TimeOf(t.ExpiresAt), int64(t.TTL / time.Second)})

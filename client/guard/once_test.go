@@ -278,6 +278,10 @@ func TestFailOpen(t *testing.T) {
 	if !strings.Contains(s.log.String(), "let through") {
 		t.Errorf("the log says %s", s.log)
 	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp() // which is no outage
+	send(h, form(token).WithContext(ctx))
+	s.wantRuns(2)
 	page := s.guard.Issue(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a form without a token") }))
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-Test-User", user)
@@ -611,6 +615,14 @@ func TestPage(t *testing.T) {
 		}
 	}
 	s.wantRuns(1)
+	// Where the same may be sent again it is offered again.
+	token = s.token()
+	s.tokend.Down(true)
+	r := form(token)
+	r.Header.Set("Accept", "text/html")
+	if w := send(h, r); w.Code != 503 || strings.TrimSpace(w.Body.String()) != "store_unavailable  "+token {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 }
 
 // A problem must not pass for the answer that the handler had begun to describe.
@@ -628,6 +640,23 @@ func TestProblemAfterHeaders(t *testing.T) {
 	wantProblem(t, w, 409, wire.CodeTokenUsed, client.NextStop)
 	if w.Header().Get("Location") != "" {
 		t.Errorf("header %v", w.Header())
+	}
+}
+
+// Whoever goes on although Consume failed is the loudest.
+func TestWentOnAfterConsumeFailed(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	token := s.token()
+	h := s.guard.Once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.forms.Consume(r.Context(), user, token)
+		guard.Consume(r.Context())
+		io.WriteString(w, "thank you")
+	}))
+	wantAnswer(t, send(h, form(token)), http.StatusOK, "thank you")
+	s.wantEvents(guard.EventUnconsumed)
+	if !strings.Contains(s.log.String(), "although Consume failed") {
+		t.Errorf("the log says %s", s.log)
 	}
 }
 
@@ -691,7 +720,7 @@ func TestWriterIsWhole(t *testing.T) {
 		if _, ok := w.(io.ReaderFrom); !ok {
 			t.Error("no ReaderFrom")
 		}
-		io.Copy(w, strings.NewReader("file"))
+		io.Copy(w, struct{ io.Reader }{strings.NewReader("file")})
 	}))
 	mux.Handle("/hijack", s.guard.Once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var conn net.Conn
@@ -702,7 +731,7 @@ func TestWriterIsWhole(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nraw")
+		rw.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nraw")
 		rw.Flush()
 	})))
 	mux.Handle("/hints", consumed(func(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/tokend/client"
@@ -43,6 +44,7 @@ type settings struct {
 	reused       int // the status of a key that is reused; 0 for tokend's own
 	background   *background
 	backoff      func(n int) time.Duration
+	keepFor      time.Duration
 }
 
 const (
@@ -72,6 +74,7 @@ func defaults(p client.Purpose) settings {
 		headers:     defaultHeaders,
 		background:  new(background),
 		backoff:     backOff,
+		keepFor:     defaultKeepFor,
 	}
 }
 
@@ -292,6 +295,9 @@ func Headers(names ...string) Option {
 		s.headers = s.headers[:len(s.headers):len(s.headers)]
 		for _, name := range names {
 			name = http.CanonicalHeaderKey(name)
+			if !isToken(name) {
+				return fmt.Errorf("Headers: %q is no header's name", name)
+			}
 			if slices.Contains(neverKept, name) {
 				return fmt.Errorf("Headers: %s belongs to one exchange", name)
 			}
@@ -303,8 +309,20 @@ func Headers(names ...string) Option {
 	}
 }
 
+// isToken tells whether name is what RFC 9110 calls a token.
+func isToken(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return name != ""
+}
+
 var neverKept = []string{
-	"", "Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie", "Trailer", "Transfer-Encoding",
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie", "Trailer", "Transfer-Encoding",
 	"Upgrade", "Www-Authenticate", "X-Request-Id", wire.HeaderIdempotentReplayed, HeaderBodyOmitted,
 }
 

@@ -207,7 +207,7 @@ func (s *settings) claim(r *http.Request, a *asked) (*client.Claim, *client.Comp
 // so the same again is safe, unless the claim may be committed.
 func (s *settings) notClaimed(err error) *Refused {
 	if _, ok := errors.AsType[*client.Fault](err); ok && !s.commitFirst {
-		return notIssued(err)
+		return undone(err)
 	}
 	no := refusedFor(err)
 	if no.Code == wire.CodeIdempotencyKeyReused && s.reused != 0 {
@@ -329,22 +329,21 @@ func (u *run) keeps(status int) bool {
 	return status < 400
 }
 
-// uncommitted answers where a commit has failed and so nothing was done: whether the claim
-// is committed all the same is what its release tells.
+// uncommitted answers where a commit has failed and so nothing was done. Where it is not
+// known whether the claim is committed all the same, its release tells.
 func (u *run) uncommitted(w http.ResponseWriter, refused error) {
-	err := refused
-	switch released := u.abandon(); {
-	case released == nil && refusedFor(refused).Code == wire.CodeOutcomeUnknown:
-		err = notIssued(refusedFor(refused).Err)
-	case errors.Is(released, client.ErrClaimCommitted):
-		err = newRefused(wire.CodeOutcomeUnknown, released)
+	if released := u.abandon(); released == nil {
+		refused = undone(refused)
 	}
-	u.set.refuse(w, u.req, err)
+	u.set.refuse(w, u.req, refused)
 }
 
 // result returns what is kept of rec.
 func (s *settings) result(rec *recorder) client.Result {
 	res := client.Result{Status: rec.status, BodyOmitted: rec.omitted, Header: map[string]string{}}
+	if res.Status > 599 { // net/http sends it, and tokend keeps none such
+		res.Status = http.StatusInternalServerError
+	}
 	if !rec.omitted && rec.body.Len() > 0 {
 		res.Body = rec.body.Bytes()
 	}
@@ -368,8 +367,8 @@ func noControl(c rune) rune {
 
 // How long the sender waits while its result is kept, and how long that is tried afterwards.
 const (
-	keepInSight = 3 * time.Second
-	keepForLong = 5 * time.Minute
+	keepInSight    = 3 * time.Second
+	defaultKeepFor = 5 * time.Minute
 )
 
 // complete keeps res. It returns what the sender is told instead of its answer: that another
@@ -447,7 +446,7 @@ func (s *settings) later(f func(context.Context) error, ctx context.Context, end
 	s.background.begin()
 	go func() {
 		defer s.background.end()
-		ctx, cancel := context.WithTimeout(ctx, keepForLong)
+		ctx, cancel := context.WithTimeout(ctx, s.keepFor)
 		defer cancel()
 		for n := 1; ; n++ {
 			select {

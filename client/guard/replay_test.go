@@ -550,6 +550,15 @@ func TestReplayBodies(t *testing.T) {
 	cut := keyed("k", "xx")
 	cut.Body = io.NopCloser(io.MultiReader(strings.NewReader("x"), errReader{}))
 	wantProblem(t, send(h, cut), 400, wire.CodeInvalidRequest, client.NextFix)
+	_, body := parts(t, "B", "a", "b")
+	for _, broken := range []*http.Request{
+		submission("multipart/form-data; boundary=B", body[:len(body)/2]),
+		submission("multipart/form-data; boundary=B", body[:len(body)-6]),
+		submission("multipart/form-data", "x"),
+	} {
+		broken.Header.Set("Idempotency-Key", "k")
+		wantProblem(t, send(h, broken), 400, wire.CodeInvalidRequest, client.NextFix)
+	}
 	for _, length := range []int64{0, -1} {
 		parsed := form("", "a", "b")
 		parsed.Header.Set("Idempotency-Key", "k")
@@ -715,7 +724,7 @@ func TestStreams(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nraw")
+		rw.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nraw")
 		rw.Flush()
 	}))
 	srv := httptest.NewServer(mux)
@@ -835,8 +844,9 @@ func TestCommitFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newService(t, guard.RetryAtOnce(), guard.Wait(0), guard.ResultLimit(99))
-			var lose int
+			var lose, gateway int
 			h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s.tokend.BadGateway(gateway)
 				if s.tokend.LoseReplies(lose); lose < 0 {
 					s.tokend.Down(true)
 				}
@@ -852,6 +862,12 @@ func TestCommitFails(t *testing.T) {
 			wantProblem(t, send(h, form(token)), 503, wire.CodeOutcomeUnknown, client.NextVerify)
 			s.tokend.Advance(31 * time.Second)
 			wantProblem(t, send(h, form(token)), 409, wire.CodeClaimUnfinished, client.NextVerify)
+			// No try got further than a gateway, and the release tells so.
+			lose, gateway = 0, 3
+			token = s.token()
+			wantProblem(t, send(h, form(token)), 503, wire.CodeStoreUnavailable, client.NextWait)
+			s.wantState(token, client.StateIssued)
+			gateway = 0
 			// tokend is away: neither a commit nor a release, for now.
 			lose = -1
 			token = s.token()
@@ -909,6 +925,7 @@ func TestReplayHangUp(t *testing.T) {
 				}
 			}
 			hangUp()
+			s.state(s.token()) // which takes longer than a context to end
 			if !commit {
 				<-r.Context().Done()
 			} else if r.Context().Err() != nil {
@@ -921,19 +938,67 @@ func TestReplayHangUp(t *testing.T) {
 		first := send(h, form(token).WithContext(ctx))
 		wantReplay(t, send(h, form(token)), first)
 	}
-	// Who hangs up before the handler runs leaves no claim behind.
+}
+
+// Who hangs up while the claim is made leaves none behind that would block the repeat: a
+// browser does so that sends a form twice.
+func TestHangUpDuringClaim(t *testing.T) {
+	t.Parallel()
+	tokend := clienttest.New(t)
+	s := newServiceOn(t, tokend)
 	ctx, hangUp := context.WithCancel(t.Context())
-	hangUp()
-	token := s.token()
-	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Err() != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+	transport := new(http.Transport)
+	defer transport.CloseIdleConnections()
+	forms := tokend.Client(client.HTTPClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		resp, err := transport.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+		hangUp()
+		if err == nil && r.Context().Err() != nil { // it ends the call, too
+			resp.Body.Close()
+			return nil, r.Context().Err()
 		}
-		s.run(w, r)
-	}), guard.Wait(0))
+		return resp, err
+	})})).Purpose(purpose)
+	h := guard.New(forms, guard.User(sessionUser), guard.Wait(0)).Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	token := s.token()
 	send(h, form(token).WithContext(ctx))
-	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
+	wantAnswer(t, send(s.guard.Replay(http.HandlerFunc(s.run), guard.Wait(0)), form(token)), http.StatusCreated, "run 1")
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// FailOpen lets nothing through that is known to be at work: a repeat that waits while tokend
+// goes away is a repeat.
+func TestFailOpenWhileWaiting(t *testing.T) {
+	t.Parallel()
+	tokend := clienttest.New(t)
+	s := newServiceOn(t, tokend)
+	transport := new(http.Transport)
+	defer transport.CloseIdleConnections()
+	forms := tokend.Client(client.HTTPClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == wire.PathClaims {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || strings.Contains(string(body), `"wait"`) {
+				return nil, errors.New("tokend is away")
+			}
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+		}
+		return transport.RoundTrip(r)
+	})})).Purpose(purpose)
+	var h http.Handler
+	var token string
+	h = guard.New(forms, guard.User(sessionUser), guard.FailOpen()).Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.ran() == 1 {
+			wantProblem(t, send(h, form(token)), 409, wire.CodeRequestInProgress, client.NextWait)
+		}
+	}))
+	token = s.token()
+	send(h, form(token))
+	s.wantRuns(1)
 }
 
 // FailOpen is for outages: a repeat whose caller hangs up while it waits is none.
@@ -1038,7 +1103,7 @@ func TestReplayOptions(t *testing.T) {
 	var p client.Purpose
 	for name, o := range map[string]guard.Option{
 		"Wait": guard.Wait(time.Millisecond), "Lease": guard.Lease(0), "ResultLimit": guard.ResultLimit(-1),
-		"Headers": guard.Headers("set-cookie"), "KeyFunc": guard.KeyFunc(nil), "UserFunc": guard.UserFunc(nil), "DigestFunc": guard.DigestFunc(nil),
+		"Headers": guard.Headers("set-cookie"), "Headers: \"a b\"": guard.Headers("a b"), "KeyFunc": guard.KeyFunc(nil), "UserFunc": guard.UserFunc(nil), "DigestFunc": guard.DigestFunc(nil),
 	} {
 		func() {
 			defer func() {
@@ -1116,4 +1181,155 @@ func TestReplayUnderEcho(t *testing.T) {
 	}
 	wantReplay(t, send(e, form(token)), first)
 	s.wantRuns(5)
+}
+
+// Where tokend stays away keeping is given up: the sender has its answer, and it is said that
+// repeats do not.
+func TestNeverKept(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.RetryAtOnce(), guard.GiveUpAfter(0))
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.tokend.Down(true)
+		s.run(w, r)
+	}))
+	token := s.token()
+	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
+	if err := s.guard.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.wantEvents(guard.EventNotKept, guard.EventLost)
+	s.tokend.Down(false)
+	s.tokend.Advance(30 * time.Second)
+	s.wantState(token, "claimed") // as after a crash: the next one takes over
+	if strings.Contains(s.log.String(), token) {
+		t.Errorf("the token is in %s", s.log)
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	for n := 1; n < 100; n++ {
+		if d := guard.BackOff(n); d < 250*time.Millisecond || d > 5*time.Second {
+			t.Errorf("try %d waits %v", n, d)
+		}
+	}
+}
+
+// A claim that ended while the work was done, by a revocation say, has nobody else's answer.
+func TestClaimEndedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	token := s.token()
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := s.forms.Revoke(r.Context(), user, token); err != nil {
+			t.Error(err)
+		}
+		s.run(w, r)
+	}))
+	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
+	s.wantEvents(guard.EventLost)
+	wantProblem(t, send(h, form(token)), 410, wire.CodeTokenRevoked, client.NextStop)
+}
+
+// Of a claim that commits at once nobody can tell after a fault: it may block for good.
+func TestCommitFirstUnanswered(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.CommitFirst())
+	h := s.guard.Replay(http.HandlerFunc(s.run))
+	token := s.token()
+	s.tokend.LoseReplies(3)
+	wantProblem(t, send(h, form(token)), 503, wire.CodeOutcomeUnknown, client.NextVerify)
+	s.wantRuns(0)
+}
+
+// The wait is over, and the first one still at work.
+func TestWaitIsOver(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.Wait(time.Second))
+	var h http.Handler
+	var token string
+	h = s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wantProblem(t, send(h, form(token)), 409, wire.CodeRequestInProgress, client.NextWait)
+		s.run(w, r)
+	}))
+	token = s.token()
+	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
+}
+
+// The writer that a handler of Replay sees behaves as net/http's.
+func TestReplayWriter(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	var hijacked sync.WaitGroup // the server does not wait for it
+	defer hijacked.Wait()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hijacked.Add(1)
+		defer hijacked.Done()
+		s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := guard.Commit(r.Context()); err != nil {
+				t.Error(err)
+			}
+			rc := http.NewResponseController(w)
+			if err := rc.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Error(err)
+			}
+			switch r.URL.Path {
+			case "/odd":
+				w.WriteHeader(700)
+			case "/none":
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusNoContent)
+				w.WriteHeader(http.StatusTeapot)
+				if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrBodyNotAllowed) {
+					t.Error(err)
+				}
+			case "/trailer":
+				io.WriteString(w, "body")
+				w.(http.Flusher).Flush()
+				w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
+			case "/hijack":
+				c, _, err := rc.Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+				c.Close()
+				if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrHijacked) {
+					t.Error(err)
+				}
+			}
+		})).ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	for path, want := range map[string]string{"/odd": "700  ", "/none": "204  ", "/trailer": "200 body 1", "/hijack": "204  "} {
+		r, err := http.NewRequest(http.MethodPost, srv.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Test-User", user)
+		r.Header.Set(guard.HeaderToken, s.token())
+		resp, err := srv.Client().Do(r)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := fmt.Sprint(resp.StatusCode, " ", string(body), " ", resp.Trailer.Get("X-Sum")); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
+	}
+	s.wantEvents()
+
+	// No Flush is made up where there is none, and none finds its way around the guard.
+	bare := struct{ http.ResponseWriter }{httptest.NewRecorder()}
+	s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := w.(http.Flusher); ok {
+			t.Error("a Flusher over a writer without")
+		}
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Error(err)
+		}
+	})).ServeHTTP(bare, form(s.token()))
 }
