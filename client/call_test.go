@@ -95,6 +95,12 @@ func wantFault(t *testing.T, err error, want Fault) *Fault {
 	if want.RequestID == "" {
 		got.RequestID = ""
 	}
+	if says, should := got.Attempt != "", got.Op == "consume" || got.Op == "claim"; says != should {
+		t.Errorf("%s's fault says the attempt %q", got.Op, got.Attempt)
+	}
+	if want.Attempt == "" {
+		got.Attempt = ""
+	}
 	if got != want {
 		t.Errorf("got %+v, want %+v (%v)", got, want, err)
 	}

@@ -113,7 +113,7 @@ func (c *Client) claim(ctx context.Context, s Subject, params claimParams) (*Cla
 	e := claimCall
 	e.hold = max(params.wait, 0)
 	if err := c.run(ctx, e, x); err != nil {
-		return nil, nil, err
+		return nil, nil, madeFor(params.attempt, err)
 	}
 	if done := x.got.Completed; done != nil {
 		return nil, &Completed{Result: resultOf(done.Result), Ref: done.Ref, Replayed: true}, nil

@@ -28,7 +28,7 @@ func Digest(s string) RequestOption {
 
 // Attempt names the execution that the call is for, 1 to 255 visible ASCII characters,
 // instead of one made up inside. Few need it: it lets a later call go on with an
-// execution whose first call ended in a [*Fault]. Whoever will do the work makes it up,
+// execution whose first call ended in a [*Fault], which says its Attempt. Whoever will do the work makes it up,
 // fresh for each request that it serves. Taken from what a user sent, or from the
 // token, it grants one token twice.
 func Attempt(s string) RequestOption {
@@ -57,6 +57,10 @@ var consumeCall = endpoint{op: "consume", path: wire.PathConsume, success: http.
 // tokend cannot tell what became of it, an earlier try of this call included. After a
 // [*Fault] with MaybeDone nobody can tell either.
 //
+// A browser's second click ends the first one's request, and with it the request's context:
+// give a context that outlasts it (context.WithoutCancel), or the token may be used for a
+// caller that has gone.
+//
 // Two calls for one token are two attempts, and at most one is granted: do not call
 // again after an error, but see Refusal.Next.
 func (p Purpose) Consume(ctx context.Context, user, token string, opts ...ConsumeOption) (Consumed, error) {
@@ -79,7 +83,7 @@ func (p Purpose) Consume(ctx context.Context, user, token string, opts ...Consum
 	}
 	got, err := call(ctx, p.client, consumeCall, req, func(a *wire.ConsumeResponse) bool { return grants(a, &req) })
 	if err != nil {
-		return Consumed{}, err
+		return Consumed{}, madeFor(params.attempt, err)
 	}
 	return consumed(got), nil
 }

@@ -45,6 +45,25 @@ func TestAttempt(t *testing.T) {
 	})
 }
 
+// A call that was given up says what it was made for, and a later one goes on with it.
+func TestFaultSaysItsAttempt(t *testing.T) {
+	steps := []step{dropped, dropped, dropped, dropped, dropped, granted}
+	inBubble(t, steps, func(t *testing.T, c *Client, f *fake) {
+		fault, ok := errors.AsType[*Fault](consumeOnce(t.Context(), c))
+		if !ok || fault.Attempt == "" {
+			t.Fatalf("%+v, want a Fault that says its attempt", fault)
+		}
+		if _, err := c.Consume(t.Context(), testUser, testToken, Attempt(fault.Attempt)); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range f.attempts() {
+			if a != fault.Attempt {
+				t.Errorf("attempts %q, want all to be %q", f.attempts(), fault.Attempt)
+			}
+		}
+	})
+}
+
 // A refusal that comes after a try without an answer may be that try's echo, or may not
 // have looked at the token at all. Then nobody can tell, and it is a fault.
 func TestConsumeRefusedAfterFault(t *testing.T) {

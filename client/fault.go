@@ -14,6 +14,11 @@ type Fault struct {
 	// body sent, or the call never changes anything. (A release has no body, so one that
 	// was tried may be done.)
 	MaybeDone bool
+	// Attempt is what a consume or claim was made for. The same call again with
+	// client.Attempt(f.Attempt), before its caller has given up on the work, goes on with
+	// the same execution: if this one was granted the token after all, so is that. Kept
+	// beside the business row it also tells whether a used_by is one's own.
+	Attempt   string
 	Tries     int    // how many were made; 0 where the call ended before the first
 	Code      Code   // what tokend said of itself in the last try: "store_unavailable" …; else empty
 	RequestID string // of the last try that was answered, as in tokend's log
@@ -39,6 +44,14 @@ func (f *Fault) Error() string {
 
 // Unwrap returns f.Err.
 func (f *Fault) Unwrap() error { return f.Err }
+
+// madeFor returns err; a Fault knows then what it was made for.
+func madeFor(attempt *string, err error) error {
+	if f, ok := errors.AsType[*Fault](err); ok && attempt != nil {
+		f.Attempt = *attempt
+	}
+	return err
+}
 
 // noRefusal returns err, or its text alone where a Refusal is in it: one that a
 // TokenSource returned or a context ended with must not make the Fault read as one.

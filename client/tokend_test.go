@@ -52,7 +52,7 @@ func wantFault(t *testing.T, err error, want client.Fault) {
 		t.Fatalf("got %v, want a fault", err)
 	}
 	got := *down
-	got.Err, got.RequestID = nil, ""
+	got.Err, got.RequestID, got.Attempt = nil, "", ""
 	if got != want {
 		t.Errorf("got %+v, want %+v (%v)", got, want, err)
 	}
