@@ -98,7 +98,8 @@ func tokenInJSON(data []byte) (string, error) {
 	return token, nil
 }
 
-// readBody reads all of r's body, or refuses r: too little must not pass for all of it.
+// readBody reads all of r's body, or refuses r: too little must not pass for all of it. It is
+// empty where the form is parsed already, which then stands for it.
 func (s *settings) readBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > s.bodyLimit {
 		return nil, tooLarge()
@@ -109,11 +110,14 @@ func (s *settings) readBody(r *http.Request) ([]byte, error) {
 		return nil, unread(err)
 	case int64(len(data)) > s.bodyLimit:
 		return nil, tooLarge()
-	case r.ContentLength > int64(len(data)):
+	case r.ContentLength > int64(len(data)) && !(len(data) == 0 && parsed(r)):
 		return nil, errBodyRead // net/http itself would have said so
 	}
 	return data, nil
 }
+
+// parsed tells whether something before the guard has read a form from r.
+func parsed(r *http.Request) bool { return len(r.PostForm) > 0 || r.MultipartForm != nil }
 
 // unread returns what is said of a body that could not be read.
 func unread(err error) *Refused {

@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"hash"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -59,6 +61,10 @@ func (s *settings) digestOf(r *http.Request, data []byte) (string, error) {
 	mediaType, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	h.add(r.URL.RawQuery, mediaType)
 	switch {
+	case len(data) == 0 && parsed(r):
+		if err := s.addParsed(h, r); err != nil {
+			return "", err
+		}
 	case mediaType == "multipart/form-data":
 		if err := s.addParts(h, data, params["boundary"]); err != nil {
 			return "", err
@@ -102,6 +108,41 @@ func (s *settings) addParts(h hashing, data []byte, boundary string) error {
 			h.add(p.FormName(), p.FileName(), p.Header.Get("Content-Type"), p.Header.Get("Content-Transfer-Encoding"), string(body))
 		}
 	}
+}
+
+// addParsed adds a form to h whose body is gone: what the handler will find of it, in the
+// order of the names.
+func (s *settings) addParsed(h hashing, r *http.Request) error {
+	h.add("parsed")
+	values := r.PostForm // of a multipart form too, where ParseMultipartForm has read it
+	files := map[string][]*multipart.FileHeader{}
+	if r.MultipartForm != nil {
+		files = r.MultipartForm.File
+		if len(values) == 0 {
+			values = r.MultipartForm.Value
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(s.without, name) {
+			h.add("value", name, strconv.Itoa(len(values[name])))
+			h.add(values[name]...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		for _, f := range files[name] {
+			h.add("file", name, f.Filename, f.Header.Get("Content-Type"), strconv.FormatInt(f.Size, 10))
+			body, err := f.Open()
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(h, body)
+			body.Close()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ordered returns data, which is valid JSON, without space and with the members of each

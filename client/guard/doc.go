@@ -85,6 +85,10 @@
 //
 // GET, HEAD, OPTIONS and TRACE pass through untouched: only a submission uses a token.
 //
+// What stands around a guard may parse the form, as a check against cross-site requests
+// does. Where it has read the body in another way and not put it back, the request is a 500:
+// a digest of nothing would match anything.
+//
 // The caller that hangs up ends the handler's context, as net/http has it, but only until
 // Consume or Commit has begun: past the point of no return it ends with the handler, and has
 // no deadline but the handler's own. Under Replay it also ends, with its cause, where the

@@ -189,7 +189,7 @@ func IdempotencyKey() Option {
 
 // KeyFunc is [IdempotencyKey] for a key that f finds elsewhere: the ID of a callback's event.
 // "" is none. body is all of the body, and r is f's to read; an error refuses the request
-// (400).
+// (400). Where something around the guard has parsed the form, body is empty and r has it.
 func KeyFunc(f func(r *http.Request, body []byte) (string, error)) Option {
 	return func(s *settings) error {
 		s.key = f

@@ -104,9 +104,6 @@ func (s *settings) asked(r *http.Request) (*asked, error) {
 	if a.data, err = s.readBody(r); err != nil {
 		return nil, err
 	}
-	if len(a.data) == 0 && r.ContentLength != 0 && (len(r.PostForm) > 0 || r.MultipartForm != nil) {
-		return nil, errBodyRead // a digest of nothing would match anything
-	}
 	if s.userFunc != nil {
 		if a.user, err = s.userFunc(withBody(r, a.data), a.data); err != nil {
 			return nil, callersFault("body", err)
