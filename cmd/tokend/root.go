@@ -27,7 +27,7 @@ the configuration is wrong, 3 fault (there is no answer).`,
 	group(root)
 	root.AddCommand(
 		newServe(p), newDev(p), newConfig(p), newKeygen(p), newJWT(p),
-		newIssue(p), newConsume(p), newStatus(p), newDoctor(p), newBench(p),
+		newIssue(p), newConsume(p), newStatus(p), newResolve(p), newDoctor(p), newBench(p),
 		newRef(p), newHealthcheck(p), newVersion(p),
 	)
 	return root
