@@ -366,7 +366,7 @@ func ExampleKeyFunc() {
 	defer stop()
 	type event struct{ ID, Account string }
 	read := func(body []byte) (e event, err error) { return e, json.Unmarshal(body, &e) }
-	g := guard.New(forms.Client().Purpose("payment.callback"), guard.User(loggedIn))
+	g := guard.New(forms.Client().Purpose("payment.callback"))
 	handled := 0
 	callback := g.Replay(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

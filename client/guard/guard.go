@@ -20,13 +20,11 @@ const (
 type Guard struct{ set settings }
 
 // New returns a Guard for the forms of p. It panics, with all that is wrong, where the
-// options make no sense or [User] is missing: that is found when the service starts.
+// options make no sense, and so do the methods, also where nothing says whose a request is:
+// that is found when the service starts.
 func New(p client.Purpose, opts ...Option) *Guard {
 	g := &Guard{set: defaults(p)}
 	g.set = g.with(opts)
-	if g.set.user == nil {
-		panic("guard: New: User is required")
-	}
 	return g
 }
 
@@ -39,6 +37,15 @@ func (g *Guard) with(opts []Option) settings {
 	}
 	if err := errors.Join(errs...); err != nil {
 		panic(fmt.Sprintf("guard: %v", err))
+	}
+	return set
+}
+
+// forUsers is with for handlers of users who are logged in, or have a session.
+func (g *Guard) forUsers(opts []Option) settings {
+	set := g.with(opts)
+	if set.user == nil {
+		panic("guard: User is required")
 	}
 	return set
 }

@@ -17,7 +17,7 @@ import (
 // HEAD and OPTIONS fetch no token, and other methods but GET only when page asks for it, so
 // that Issue can stand around a handler that answers GET and POST.
 func (g *Guard) Issue(page http.Handler, opts ...Option) http.Handler {
-	set := g.with(opts)
+	set := g.forUsers(opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead || r.Method == http.MethodOptions || r.Method == http.MethodTrace {
 			page.ServeHTTP(w, r)
@@ -69,7 +69,7 @@ func (u *run) noStore(h http.Header) {
 // request (Sec-Fetch-Site, or Origin against Host); a program that is no browser says
 // nothing, and is no risk to anybody's session.
 func (g *Guard) IssueHandler(opts ...Option) http.Handler {
-	set := g.with(opts)
+	set := g.forUsers(opts)
 	set.page = nil // a script asks
 	var origin http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

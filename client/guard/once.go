@@ -19,7 +19,7 @@ import (
 // unread. Of a multipart/form-data only what stands before the token is held: put the hidden
 // field first, and uploads of any size are handed on as they come.
 func (g *Guard) Once(h http.Handler, opts ...Option) http.Handler {
-	set := g.with(opts)
+	set := g.forUsers(opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if passes(r) {
 			h.ServeHTTP(w, r)

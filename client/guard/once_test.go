@@ -776,7 +776,11 @@ func TestNewPanics(t *testing.T) {
 	t.Parallel()
 	var p client.Purpose
 	for name, f := range map[string]func(){
-		"User":      func() { guard.New(p) },
+		"User": func() { guard.New(p).Once(nil) },
+		"User ": func() {
+			guard.New(p, guard.UserFunc(func(*http.Request, []byte) (string, error) { return "", nil })).Issue(nil)
+		},
+		"UserFunc":  func() { guard.New(p).Replay(nil) },
 		"BodyLimit": func() { guard.New(p, guard.User(sessionUser), guard.BodyLimit(0)) },
 		"Forms":     func() { guard.New(p, guard.User(sessionUser), guard.Forms(101)) },
 		"Page":      func() { guard.New(p, guard.User(sessionUser)).Once(nil, guard.Page(nil)) },
@@ -785,7 +789,7 @@ func TestNewPanics(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, name) {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, strings.TrimSpace(name)) {
 					t.Errorf("%s: panic %s", name, got)
 				}
 			}()

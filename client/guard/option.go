@@ -143,7 +143,7 @@ func BodyLimit(n int64) Option {
 // Page has page answer instead of a problem, where the request's Accept names text/html: a
 // browser that shows what it gets. Its status is no.Status unless page sets another; the
 // answer is no-store, and a Retry-After stands already. [Field] fetches a fresh token, so
-// page can show the form again. Where no.Code is token_used, no.Ref finds what the first
+// page can show the form again; where no.Next is "wait" it is the one that was sent. Where no.Code is token_used, no.Ref finds what the first
 // submission made.
 func Page(page func(w http.ResponseWriter, r *http.Request, no *Refused)) Option {
 	return func(s *settings) error {

@@ -23,6 +23,9 @@ const HeaderBodyOmitted = "Tokend-Body-Omitted"
 // with Idempotent-Replayed: true. The package comment says what is kept.
 func (g *Guard) Replay(h http.Handler, opts ...Option) http.Handler {
 	set := g.with(opts)
+	if set.user == nil && set.userFunc == nil {
+		panic("guard: User or UserFunc is required")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if passes(r) {
 			h.ServeHTTP(w, r)
