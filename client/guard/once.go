@@ -33,19 +33,13 @@ func (s *settings) once(h http.Handler, w http.ResponseWriter, r *http.Request) 
 	user := s.user(r)
 	u := s.newRun(r, user)
 	u.once = true
-	// refuse is for before the handler: a page may ask for a field then, too.
-	refuse := func(err error) {
-		u.spent = refusedFor(err).Next != client.NextWait
-		_, out := newWriter(w, u.noStore)
-		s.refuse(out, r.WithContext(u.context(r.Context())), err)
-	}
 	if user == "" {
 		s.refuse(w, r, newRefused(wire.CodeUnauthenticated, nil))
 		return
 	}
 	token, body, err := s.findToken(r)
 	if err != nil {
-		refuse(err)
+		u.refuse(w, err)
 		return
 	}
 	u.sent = token
@@ -55,7 +49,7 @@ func (s *settings) once(h http.Handler, w http.ResponseWriter, r *http.Request) 
 		err = u.check()
 	}
 	if err != nil {
-		refuse(err)
+		u.refuse(w, err)
 		return
 	}
 

@@ -37,11 +37,6 @@ func (g *Guard) Replay(h http.Handler, opts ...Option) http.Handler {
 
 func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	u := s.newRun(r, "")
-	refuse := func(err error) {
-		u.spent = refusedFor(err).Next != client.NextWait
-		_, out := newWriter(w, u.noStore)
-		s.refuse(out, r.WithContext(u.context(r.Context())), err)
-	}
 	ask, err := s.asked(r)
 	if err != nil {
 		s.refuse(w, r, err)
@@ -50,7 +45,7 @@ func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request
 	u.user, u.sent = ask.user, ask.token
 	if ask.none {
 		if !s.optional {
-			refuse(s.keyMissing())
+			u.refuse(w, s.keyMissing())
 			return
 		}
 		u.unguarded = true
@@ -63,14 +58,14 @@ func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request
 		u.unguarded = true
 		serve(h, w, r, ask.body(r.WithContext(u.context(r.Context()))))
 	case err != nil:
-		refuse(s.notClaimed(err))
+		u.refuse(w, s.notClaimed(err))
 	case done != nil:
 		u.ref = done.Ref
 		s.observe(Event{Kind: EventReplayed, Request: r, Ref: done.Ref})
 		if done.Status == 0 {
 			no := newRefused(wire.CodeTokenUsed, nil)
 			no.Ref = done.Ref
-			refuse(no)
+			u.refuse(w, no)
 			return
 		}
 		writeReplay(w, done.Result)
@@ -302,7 +297,7 @@ func (u *run) finish(w http.ResponseWriter, rec *recorder) {
 	default:
 		result := s.result(rec)
 		if lost := u.complete(result); lost != nil && !rec.passing {
-			s.refuse(w, u.req, lost)
+			u.refuse(w, lost)
 			return
 		}
 		if !rec.passing {
@@ -335,7 +330,7 @@ func (u *run) uncommitted(w http.ResponseWriter, refused error) {
 	if released := u.abandon(); released == nil {
 		refused = undone(refused)
 	}
-	u.set.refuse(w, u.req, refused)
+	u.refuse(w, refused)
 }
 
 // result returns what is kept of rec.

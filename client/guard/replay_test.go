@@ -1378,3 +1378,33 @@ func TestReplayWriter(t *testing.T) {
 		}
 	})).ServeHTTP(bare, form(s.token()))
 }
+
+// A page that is shown instead of the handler's answer offers what can be sent: the same token
+// where it is good, and a fresh one where nobody can tell.
+func TestPageAfterCommitFailed(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.Page(func(w http.ResponseWriter, r *http.Request, no *guard.Refused) {
+		fmt.Fprintf(w, "%s %s", no.Next, guard.Token(r.Context()))
+	}))
+	var fault func(n int)
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault(3)
+		if err := guard.Commit(r.Context()); err == nil {
+			t.Error("no error")
+		}
+	}))
+	for next, f := range map[client.Next]func(int){client.NextWait: s.tokend.BadGateway, client.NextVerify: s.tokend.LoseReplies} {
+		fault = f
+		token := s.token()
+		r := form(token)
+		r.Header.Set("Accept", "text/html")
+		w := send(h, r)
+		words := strings.Fields(w.Body.String())
+		if w.Code != 503 || len(words) != 2 || words[0] != string(next) || w.Header().Get("Cache-Control") != "no-store" {
+			t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+		if (words[1] == token) != (next == client.NextWait) || s.state(words[1]) != client.StateIssued {
+			t.Errorf("%s: the page offers %s", next, words[1])
+		}
+	}
+}

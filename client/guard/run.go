@@ -214,6 +214,17 @@ func (u *run) opens(err error) bool {
 	return true
 }
 
+// refuse answers for the guard, before or instead of the handler. A page may ask for a field
+// then, too: the one that was sent, where the same is to be sent again.
+func (u *run) refuse(w http.ResponseWriter, err error) {
+	again := refusedFor(err).Next == client.NextWait
+	u.mu.Lock()
+	u.spent, u.released = !again, u.released || again
+	u.mu.Unlock()
+	_, out := newWriter(w, u.noStore)
+	u.set.refuse(out, u.req.WithContext(u.context(u.req.Context())), err)
+}
+
 // Refuse answers with err, which [Consume] returned: as a problem or as the guard's [Page].
 // A handler that returns without an answer has the guard do the same.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
