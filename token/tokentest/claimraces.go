@@ -161,9 +161,35 @@ func testWait(t *testing.T, e *env) {
 			t.Fatalf("%s: answered before it was: %+v, %v", tt.name, a.got, a.err)
 		case <-time.After(50 * time.Millisecond):
 		}
-		tt.end(h, sub)
+		e.tells(tt.name, woken, func() { tt.end(h, sub) })
 		if a := <-answered; !tt.want(a.got, a.err) {
 			t.Errorf("%s: %+v, %v", tt.name, a.got, a.err)
 		}
+	}
+}
+
+// testConsumeTells has a consume take over what others wait for.
+func testConsumeTells(t *testing.T, e *env) {
+	c := claiming(e.subject(e.issue(e.svc, time.Minute)), "a")
+	c.Lease = time.Second
+	e.claimed(c)
+	e.Advance(1100 * time.Millisecond)
+	woken, stop := e.Store.Watch(c.Subject)
+	defer stop()
+	<-woken // it has begun
+	e.tells("consumed", woken, func() { e.consumed(c.Token, "b", "") })
+}
+
+// tells fails the test unless a watch is told of end, which needs no poll then.
+func (e *env) tells(what string, woken <-chan struct{}, end func()) {
+	e.t.Helper()
+	for len(woken) > 0 {
+		<-woken
+	}
+	end()
+	select {
+	case <-woken:
+	case <-time.After(10 * time.Second):
+		e.t.Errorf("%s: nobody was told", what)
 	}
 }

@@ -553,6 +553,20 @@ func testClaimedInTime(t *testing.T, e *env) {
 	e.Advance(time.Hour)
 	e.notClaimed(claiming(kept, "c"), token.ErrStale) // the renewed lease had kept it longer
 	e.refusesSteps(k, token.ErrClaimEnded)
+
+	// A consume that takes over is remembered for the retention from then on, and one of what
+	// was released for as long as the claim would have been.
+	over, _ := claim()
+	long := claiming(e.subject(e.issue(svc, time.Second)), "a")
+	long.Lease = time.Hour
+	e.released(e.claimed(long).Handle)
+	e.consumed(long.Token, "b", "")
+	e.Advance(50 * time.Second)
+	e.consumed(over.Token, "b", "")
+	e.Advance(50 * time.Second) // past expiry and retention
+	for _, tok := range []*token.Token{over.Token, long.Token} {
+		e.refused(tok, "c", "", token.ErrUsed)
+	}
 }
 
 func testRevokeClaimed(t *testing.T, e *env) {

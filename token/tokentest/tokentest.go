@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"OneHolder", testOneHolder},
 		{"StepsRace", testStepsRace},
 		{"Wait", testWait},
+		{"ConsumeTells", testConsumeTells},
 		{"Model", testModel},
 	}
 	for _, tt := range tests {
