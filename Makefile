@@ -24,5 +24,6 @@ bench: deps ## server CPU and throughput as ratios to a bare Echo handler, in on
 	cd e2e && go run ./bench
 
 deps:
-	@command -v redis-server >/dev/null || { apt-get update -qq && apt-get install -y -qq redis-server redis-tools; }
+	@command -v redis-server >/dev/null && command -v curl >/dev/null || { apt-get update -qq && \
+		apt-get install -y -qq redis-server redis-tools curl; }
 	@redis-server --version

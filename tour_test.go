@@ -160,7 +160,7 @@ func (s *devServer) outcome(t *testing.T, op, code string) map[string]any {
 // TestTour pastes the README's tour into a shell, and holds what it shows to what comes.
 func TestTour(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skipf("the tour is made with curl: %v", err)
+		t.Fatalf("the tour is made with curl, which `make deps` installs: %v", err)
 	}
 	s := startDev(t)
 	var script strings.Builder

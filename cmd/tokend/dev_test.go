@@ -11,7 +11,7 @@ import (
 func TestDevLinesCanBePasted(t *testing.T) {
 	for _, tool := range []string{"sh", "curl", "sed"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("what is tested is text for a shell with curl and sed: %v", err)
+			t.Fatalf("what is tested is text for a shell with curl, which `make deps` installs, and sed: %v", err)
 		}
 	}
 	key := runCommand(t, nil, "", "keygen", "service").stdout
