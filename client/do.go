@@ -36,9 +36,10 @@ var ErrNotKept = errors.New("tokend: the work was done, but its result may not b
 // whatever can be said. A fn that has released the claim itself may return a Result, which
 // nobody keeps: a form with its mistakes, say.
 //
-// Where fn has done its work, completing goes on though ctx has ended, and through faults for
-// as long as the lease is kept, up to half a minute. A result that is too big is kept without
-// its body.
+// Where fn has done its work, completing goes on though ctx has ended, and for as long as the
+// lease is kept, up to half a minute, through faults and refusals alike but for those that are
+// about the claim or the result: a credential that is not taken for a moment has nothing run
+// twice. A result that is too big is kept without its body.
 //
 // Do's error is one of
 //
@@ -133,7 +134,9 @@ const (
 	completeCalls = 20
 )
 
-// completeSurely completes through faults. Its error is a *Refusal or a *Fault.
+// completeSurely completes through faults, and through refusals that say nothing of the claim
+// or of r: a credential that is not taken for a moment, or a gateway that is asked too much,
+// must not have the work done twice. Its error is a *Refusal or a *Fault.
 func (cl *Claim) completeSurely(r Result) error {
 	if cl.isOver() {
 		return nil
@@ -149,7 +152,7 @@ func (cl *Claim) completeSurely(r Result) error {
 		if err == nil {
 			return bad
 		}
-		if _, ok := errors.AsType[*Fault](err); !ok {
+		if notOurs(err) || unkeepable(err) {
 			return err
 		}
 		left := time.Until(giveUp)
@@ -157,6 +160,9 @@ func (cl *Claim) completeSurely(r Result) error {
 			left = min(left, cl.left())
 		}
 		wait := cl.client.wait(n, 0)
+		if no, ok := errors.AsType[*Refusal](err); ok && no.RetryAfter > 0 && no.RetryAfter+wait < left {
+			wait += no.RetryAfter
+		}
 		if n == completeCalls || left <= wait {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"runtime"
@@ -287,13 +288,19 @@ func TestDoCutOff(t *testing.T) {
 	}
 }
 
-// The work is done: completing goes on through faults while the lease is kept, and what the
+// The work is done: completing goes on while the lease is kept, through faults and through
+// what is refused for a reason that is neither the claim's nor the result's, and what the
 // caller hears says both.
 func TestDoCompletesThroughFaults(t *testing.T) {
+	failures := maps.Clone(failures)
+	delete(failures, "unreadable") // not of this call
+	failures["rate limited"] = problemWith(wire.Problem{Code: wire.CodeRateLimited, RetryAfter: 1})
+	failures["rate limited for long"] = problemWith(wire.Problem{Code: wire.CodeRateLimited, RetryAfter: 600})
+	failures["an older tokend"] = problemOf(wire.CodeNotFound)
+	for _, status := range []int{401, 403, 404, 429} {
+		failures[fmt.Sprint("a gateway's ", status)] = answerWith(status, "text/html", "<h1>No</h1>")
+	}
 	for name, failure := range failures {
-		if name == "unauthenticated" || name == "forbidden" || name == "forged" || name == "unreadable" {
-			continue // refusals, or not of this call
-		}
 		t.Run(name, func(t *testing.T) {
 			const outage = 20 * time.Second
 			atDesk(t, script{"complete": until(outage, failure)}, func(t *testing.T, c *Client, d *desk) {
@@ -310,7 +317,8 @@ func TestDoCompletesThroughFaults(t *testing.T) {
 					t.Errorf("given up after %v", took)
 				}
 				wantNotKept(t, got, err)
-				if f, _ := errors.AsType[*Fault](err); f == nil || f.Op != "complete" || !f.MaybeDone {
+				no, _ := errors.AsType[*Refusal](err)
+				if f, _ := errors.AsType[*Fault](err); no == nil && (f == nil || f.Op != "complete" || !f.MaybeDone) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -351,9 +359,10 @@ func wantNotKept(t *testing.T, got Completed, err error) {
 	}
 }
 
-// A completion that is refused was done all the same.
+// A completion that is refused was done all the same. What is said of the claim is not asked
+// again.
 func TestDoCompleteRefused(t *testing.T) {
-	for _, code := range []wire.Code{wire.CodeClaimSuperseded, wire.CodeClaimEnded, wire.CodeForbidden} {
+	for _, code := range []wire.Code{wire.CodeClaimSuperseded, wire.CodeClaimEnded} {
 		atDesk(t, script{"complete": always(problemOf(code))}, func(t *testing.T, c *Client, d *desk) {
 			got, err := c.Do(t.Context(), testSubject, doing(testResult))
 			wantNotKept(t, got, err)
