@@ -74,7 +74,11 @@ var seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1
 
 // Handler serves the metrics in Prometheus's formats.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setCommon(w.Header(), requestID(r.Header))
+		metrics.ServeHTTP(w, r)
+	})
 }
 
 // ObserveRedis notes what a call to Redis took.

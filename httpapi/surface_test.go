@@ -40,6 +40,9 @@ func (h *harness) metrics() string {
 	if w.Code != 200 {
 		h.t.Fatalf("/metrics: %d %s", w.Code, w.Body)
 	}
+	if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-Request-Id") == "" {
+		h.t.Errorf("/metrics: %v", w.Header())
+	}
 	return w.Body.String()
 }
 
