@@ -17,18 +17,19 @@ import (
 // findToken returns the token that r came with, and r's body as the handler is to read it:
 // from its beginning.
 func (s *settings) findToken(r *http.Request) (token string, body io.ReadCloser, err error) {
+	haveBody(r)
 	if token = r.Header.Get(HeaderToken); token != "" {
 		return token, r.Body, nil
 	}
-	if r.PostForm != nil || r.MultipartForm != nil { // somebody has parsed it; what is left is theirs
-		token = r.PostForm.Get(FieldToken)
-		if token == "" && r.MultipartForm != nil {
-			token = url.Values(r.MultipartForm.Value).Get(FieldToken)
-		}
-		return token, r.Body, missing(token)
-	}
 	mediaType, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if mediaType == "multipart/form-data" {
+	switch { // where somebody has parsed it, what is left is theirs
+	case mediaType == typeForm && len(r.PostForm) > 0:
+		token = r.PostForm.Get(FieldToken)
+		return token, r.Body, missing(token)
+	case mediaType == typeMultipart && r.MultipartForm != nil:
+		token = url.Values(r.MultipartForm.Value).Get(FieldToken)
+		return token, r.Body, missing(token)
+	case mediaType == typeMultipart:
 		if token, body, err = s.findPart(r, params["boundary"]); err != nil {
 			return "", nil, err
 		}
@@ -39,6 +40,9 @@ func (s *settings) findToken(r *http.Request) (token string, body io.ReadCloser,
 		return "", nil, missing("")
 	}
 	data, err := s.readBody(r)
+	if err == errBodyRead && mediaType == typeForm && r.PostForm != nil {
+		return "", nil, missing("") // it was parsed, and nothing could be made of it
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -46,6 +50,20 @@ func (s *settings) findToken(r *http.Request) (token string, body io.ReadCloser,
 		return "", nil, err
 	}
 	return token, again(data, r.Body), missing(token)
+}
+
+// The media types of bodies that net/http parses: the first into PostForm, the second into
+// MultipartForm.
+const (
+	typeForm      = "application/x-www-form-urlencoded"
+	typeMultipart = "multipart/form-data"
+)
+
+// haveBody gives r the empty body that net/http would have given it.
+func haveBody(r *http.Request) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
 }
 
 func missing(token string) error {
@@ -58,7 +76,7 @@ func missing(token string) error {
 // tokenIn returns how a body of the type is read for a token, or nil.
 func tokenIn(mediaType string) func([]byte) (string, error) {
 	switch {
-	case mediaType == "application/x-www-form-urlencoded":
+	case mediaType == typeForm:
 		return tokenInForm
 	case isJSON(mediaType):
 		return tokenInJSON
@@ -101,6 +119,7 @@ func tokenInJSON(data []byte) (string, error) {
 // readBody reads all of r's body, or refuses r: too little must not pass for all of it. It is
 // empty where the form is parsed already, which then stands for it.
 func (s *settings) readBody(r *http.Request) ([]byte, error) {
+	haveBody(r)
 	if r.ContentLength > s.bodyLimit {
 		return nil, tooLarge()
 	}
@@ -116,8 +135,18 @@ func (s *settings) readBody(r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// parsed tells whether something before the guard has read a form from r.
-func parsed(r *http.Request) bool { return len(r.PostForm) > 0 || r.MultipartForm != nil }
+// parsed tells whether something before the guard has read r's body as a form, and what it
+// found is there. ParseForm makes PostForm of nothing where it does not read the body, as it
+// does not read JSON, and MultipartReader a MultipartForm.
+func parsed(r *http.Request) bool {
+	switch mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); mediaType {
+	case typeForm:
+		return len(r.PostForm) > 0
+	case typeMultipart:
+		return r.MultipartForm != nil && len(r.MultipartForm.Value)+len(r.MultipartForm.File) > 0
+	}
+	return false
+}
 
 // unread returns what is said of a body that could not be read.
 func unread(err error) *Refused {

@@ -65,11 +65,11 @@ func (s *settings) digestOf(r *http.Request, data []byte) (string, error) {
 		if err := s.addParsed(h, r); err != nil {
 			return "", err
 		}
-	case mediaType == "multipart/form-data":
+	case mediaType == typeMultipart:
 		if err := s.addParts(h, data, params["boundary"]); err != nil {
 			return "", err
 		}
-	case mediaType == "application/x-www-form-urlencoded" && len(s.without) > 0:
+	case mediaType == typeForm && len(s.without) > 0:
 		h.add("fields")
 		for pair := range strings.SplitSeq(string(data), "&") {
 			name, _, _ := strings.Cut(pair, "=")
