@@ -256,6 +256,9 @@ func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client
 		}
 		err := u.commit()
 		if err != nil {
+			u.mu.Lock()
+			u.broken = err
+			u.mu.Unlock()
 			cancel(err) // whoever writes more than fits need not look at Write's error
 		}
 		return err
@@ -324,8 +327,8 @@ func (u *run) keeps(status int) bool {
 	return status < 400
 }
 
-// uncommitted answers where a commit has failed and so nothing was done. Where it is not
-// known whether the claim is committed all the same, its release tells.
+// uncommitted answers where a commit has failed and so the handler has done nothing. Where it
+// is not known whether the claim is committed all the same, its release tells.
 func (u *run) uncommitted(w http.ResponseWriter, refused error) {
 	if released := u.abandon(); released == nil {
 		refused = undone(refused)
@@ -406,17 +409,20 @@ func (u *run) complete(res client.Result) error {
 	return nil
 }
 
+// errLeft is abandon's where it has released nothing.
+var errLeft = errors.New("guard: the claim is left as it is")
+
 // abandon releases what nothing was done of, as far as the handler says. What is committed is
-// left as it is: repeats are told to look.
+// left as it is: repeats are told to look. Its error is nil where the claim is released.
 func (u *run) abandon() error {
 	s, cl := u.set, u.claim
 	if u.over {
-		return nil
+		return errLeft
 	}
 	u.over = true
 	if cl.Committed() {
 		cl.Close()
-		return nil
+		return errLeft
 	}
 	ctx := context.WithoutCancel(u.req.Context())
 	inSight, cancel := context.WithTimeout(ctx, keepInSight)
@@ -523,8 +529,16 @@ var errReleased = errors.New("guard: Release was called, so nothing is to be don
 func (u *run) commit() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.released {
+	switch {
+	case u.released:
 		return errReleased
+	case u.broken != nil:
+		return u.broken
+	case u.claim.Committed():
+		// Nothing is left to be asked, and an answer that does not come would change nothing.
+		u.letGo()
+		u.refused, u.spent = nil, true
+		return nil
 	}
 	u.letGo() // a commit that is granted must not come too late
 	if err := u.claim.Commit(context.WithoutCancel(u.req.Context())); err != nil {
