@@ -42,14 +42,24 @@ func (h hashing) hex() string { return hex.EncodeToString(h.Sum(nil)) }
 // another method or path.
 func keyFor(r *http.Request, key string) string {
 	h := newHashing("tokend guard key")
-	h.add(r.Method, r.URL.EscapedPath(), key)
+	h.add(r.Method, sentPath(r), key)
 	return h.hex()
+}
+
+// sentPath returns the path that r was sent to. r.URL's may have been rewritten on its way to
+// the guard: under http.StripPrefix, what is mounted twice has the same one twice. Where r did
+// not come from a connection, r.URL's is all there is.
+func sentPath(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && strings.HasPrefix(u.Path, "/") {
+		return u.EscapedPath()
+	}
+	return r.URL.EscapedPath()
 }
 
 // digestOf returns the fingerprint of r, whose body is data.
 func (s *settings) digestOf(r *http.Request, data []byte) (string, error) {
 	h := newHashing("tokend guard digest 1")
-	h.add(r.Method, r.URL.EscapedPath())
+	h.add(r.Method, sentPath(r))
 	if s.digest != nil {
 		own, err := s.digest(withBody(r, data), data)
 		if err != nil {

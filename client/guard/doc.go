@@ -36,7 +36,9 @@
 // as the handler runs, keeps its answer, and gives it to every repeat: status, header (see
 // [Headers]) and exact bytes, with Idempotent-Replayed: true. A repeat that comes while the
 // first is at work waits (see [Wait]). One that says something else than the first is
-// idempotency_key_reused (422): method, path, query and body are compared by a digest.
+// idempotency_key_reused (422): method, path, query and body are compared by a digest. The
+// path, here and in keys, is the one that the request was sent to (its RequestURI), whatever
+// http.StripPrefix or the like has made of it: what is mounted twice is two things.
 //
 // What is kept:
 //

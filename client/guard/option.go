@@ -143,8 +143,8 @@ func BodyLimit(n int64) Option {
 // Page has page answer instead of a problem, where the request's Accept names text/html: a
 // browser that shows what it gets. Its status is no.Status unless page sets another; the
 // answer is no-store, and a Retry-After stands already. [Field] fetches a fresh token, so
-// page can show the form again; where no.Next is "wait" it is the one that was sent. Where no.Code is token_used, no.Ref finds what the first
-// submission made.
+// page can show the form again; where no.Next is "wait" it is the one that was sent. Where
+// no.Code is token_used, no.Ref finds what the first submission made.
 func Page(page func(w http.ResponseWriter, r *http.Request, no *Refused)) Option {
 	return func(s *settings) error {
 		s.page = page
@@ -181,8 +181,8 @@ func Observe(f func(Event)) Option {
 
 // IdempotencyKey has [Guard.Replay] go by the key in the request's Idempotency-Key, which
 // the sender's own client makes, and not by a token. A key is good for one user, method and
-// path. A token is not looked for then: who may choose what the request goes by could spend
-// one token twice.
+// path, the one that was sent to and not what http.StripPrefix leaves of it. A token is not
+// looked for then: who may choose what the request goes by could spend one token twice.
 func IdempotencyKey() Option {
 	return func(s *settings) error { s.key = headerKey; return nil }
 }
@@ -214,7 +214,7 @@ func UserFunc(f func(r *http.Request, body []byte) (string, error)) Option {
 }
 
 // DigestFunc has what f returns tell one request from another with the same token or key,
-// beside method and path, instead of query and body: for a callback whose body changes
+// beside method and the path sent to, instead of query and body: for a callback whose body changes
 // between resends. All else is as for [KeyFunc].
 func DigestFunc(f func(r *http.Request, body []byte) ([]byte, error)) Option {
 	return func(s *settings) error {
