@@ -1,9 +1,11 @@
 package guard
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -168,7 +170,9 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.FormatInt(retrySeconds(no.RetryAfter), 10))
 	}
 	if s.page != nil && takesHTML(r) {
-		s.page(&statusWriter{ResponseWriter: w, status: no.Status}, r, no)
+		own, out := newStatusWriter(w, no.Status)
+		s.page(out, r, no)
+		own.implicit() // where the page has nothing to say, it is a refusal all the same
 		return
 	}
 	body, err := json.Marshal(wire.Problem{
@@ -203,23 +207,55 @@ func takesHTML(r *http.Request) bool {
 	return false
 }
 
-// statusWriter answers with status where its user writes without one.
+// statusWriter answers with status where its user writes, or flushes, without one.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	wrote  bool
+	wrote  bool // or hijacked
+}
+
+// newStatusWriter returns a writer to w, as w can be used: see [newWriter].
+func newStatusWriter(w http.ResponseWriter, status int) (*statusWriter, http.ResponseWriter) {
+	own := &statusWriter{ResponseWriter: w, status: status}
+	if canFlush(w) {
+		return own, statusFlusher{own}
+	}
+	return own, own
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	w.wrote = w.wrote || status >= 200
+	// A 1xx but 101 is not the answer yet.
+	w.wrote = w.wrote || status >= 200 || status == http.StatusSwitchingProtocols
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *statusWriter) Write(b []byte) (int, error) {
+func (w *statusWriter) implicit() {
 	if !w.wrote {
 		w.WriteHeader(w.status)
 	}
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.implicit()
 	return w.ResponseWriter.Write(b)
 }
+
+// FlushError is there also where what is below cannot flush: http.ResponseController must not
+// find its way around the status.
+func (w *statusWriter) FlushError() error {
+	w.implicit()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.wrote = w.wrote || err == nil
+	return c, rw, err
+}
+
+// statusFlusher is a statusWriter that can flush.
+type statusFlusher struct{ *statusWriter }
+
+func (w statusFlusher) Flush() { w.FlushError() }
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

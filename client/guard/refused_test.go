@@ -1,0 +1,84 @@
+package guard_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"example.com/tokend/client/guard"
+)
+
+// A refusal's status is the refusal's, whatever the page does, unless it says another.
+func TestPageStatus(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		page func(http.ResponseWriter)
+		want int
+		body string
+	}{
+		"nothing":                {func(http.ResponseWriter) {}, 400, ""},
+		"a header alone":         {func(w http.ResponseWriter) { w.Header().Set("X-Page", "1") }, 400, ""},
+		"a write":                {func(w http.ResponseWriter) { io.WriteString(w, "no") }, 400, "no"},
+		"an empty write":         {func(w http.ResponseWriter) { w.Write(nil) }, 400, ""},
+		"a status":               {func(w http.ResponseWriter) { w.WriteHeader(418); io.WriteString(w, "no") }, 418, "no"},
+		"early hints alone":      {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, 400, ""},
+		"early hints":            {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); io.WriteString(w, "no") }, 400, "no"},
+		"a copy":                 {func(w http.ResponseWriter) { io.Copy(w, http.NoBody) }, 400, ""},
+		"a flush":                {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, 400, ""},
+		"a controller's flush":   {func(w http.ResponseWriter) { http.NewResponseController(w).Flush(); io.WriteString(w, "no") }, 400, "no"},
+		"a flush after a status": {func(w http.ResponseWriter) { w.WriteHeader(418); w.(http.Flusher).Flush() }, 418, ""},
+		"hijacked": {func(w http.ResponseWriter) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nno")
+			c.Close()
+		}, 421, "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, guard.Page(func(w http.ResponseWriter, _ *http.Request, _ *guard.Refused) { tt.page(w) }))
+			for _, h := range []http.Handler{s.guard.Once(http.HandlerFunc(s.work)), s.guard.Replay(http.HandlerFunc(s.run))} {
+				srv := httptest.NewServer(h)
+				defer srv.Close()
+				r := form("")
+				r.RequestURI = ""
+				r.URL.Scheme, r.URL.Host = "http", srv.Listener.Addr().String()
+				r.Header.Set("Accept", "text/html")
+				resp, err := srv.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != tt.want || string(body) != tt.body {
+					t.Errorf("%d %q, %v, want %d %q", resp.StatusCode, body, err, tt.want, tt.body)
+				}
+			}
+		})
+	}
+}
+
+// A page finds no Flush where there is none, and its status is not lost by asking for it.
+func TestPageWithoutFlush(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.Page(func(w http.ResponseWriter, _ *http.Request, _ *guard.Refused) {
+		if _, ok := w.(http.Flusher); ok {
+			t.Error("there is a Flush")
+		}
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("flushing: %v", err)
+		}
+		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("hijacking: %v", err)
+		}
+	}))
+	r := form("")
+	r.Header.Set("Accept", "text/html")
+	w := httptest.NewRecorder()
+	s.guard.Once(http.HandlerFunc(s.work)).ServeHTTP(struct{ http.ResponseWriter }{w}, r)
+	wantAnswer(t, w, 400, "")
+}
