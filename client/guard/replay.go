@@ -251,6 +251,9 @@ func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client
 	rec, out := newRecorder(w, s.resultLimit, u.noStore, func(status int) error {
 		if !u.keeps(status) {
 			unlink() // nothing was done; but what is said about it may still take the context
+			u.mu.Lock()
+			u.released = true // and nothing is to be done any more
+			u.mu.Unlock()
 			u.abandon()
 			return nil
 		}
@@ -291,12 +294,16 @@ func (u *run) finish(w http.ResponseWriter, rec *recorder) {
 	}
 	switch {
 	case rec.hijacked:
-		u.complete(client.Result{})
+		if !u.over { // else it was released before
+			u.complete(client.Result{})
+		}
 	case failed:
 		u.uncommitted(w, refused)
 	case !u.keeps(rec.status):
 		u.abandon()
-		rec.send()
+		if !rec.passing {
+			rec.send()
+		}
 	default:
 		result := s.result(rec)
 		if lost := u.complete(result); lost != nil && !rec.passing {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/tokend/client"
 	"example.com/tokend/client/guard"
 )
 
@@ -108,5 +109,88 @@ func TestCommittedIsNotAskedAgain(t *testing.T) {
 				s.wantRuns(1)
 			})
 		}
+	}
+}
+
+// What is released and handed on as it is written is sent once, and nothing is to be done
+// after it.
+func TestReleasedIsSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 422, 500} {
+		for _, how := range []string{"flush", "overflow"} {
+			s := newService(t, guard.ResultLimit(10))
+			h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if status == 200 {
+					if err := guard.Release(r.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				w.WriteHeader(status)
+				io.WriteString(w, "01234")
+				if how == "flush" {
+					w.(http.Flusher).Flush()
+				} else {
+					io.WriteString(w, "5678901")
+				}
+				if err := guard.Commit(r.Context()); err == nil {
+					t.Errorf("%d, %s: a commit of what was released", status, how)
+				}
+			}))
+			w := &headWriter{ResponseRecorder: httptest.NewRecorder()}
+			token := s.token()
+			h.ServeHTTP(w, form(token))
+			wantAnswer(t, w.ResponseRecorder, status, map[string]string{"flush": "01234", "overflow": "012345678901"}[how])
+			if w.heads != 1 {
+				t.Errorf("%d, %s: WriteHeader was called %d times", status, how, w.heads)
+			}
+			s.wantState(token, client.StateIssued)
+			s.wantEvents()
+		}
+	}
+}
+
+// headWriter counts calls of WriteHeader.
+type headWriter struct {
+	*httptest.ResponseRecorder
+	heads int
+}
+
+func (w *headWriter) WriteHeader(status int) {
+	w.heads++
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+// What was released and then hijacked is nothing that could be lost.
+func TestReleasedAndHijacked(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	token := s.token()
+	returned := make(chan struct{})
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := guard.Release(r.Context()); err != nil {
+			t.Error(err)
+		}
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+		c.Close()
+	}))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(returned)
+		r.Header.Set(guard.HeaderToken, token)
+		h.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	if resp, body := post(t, srv, "/orders", "k1"); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+	<-returned
+	s.wantEvents()
+	s.wantState(token, client.StateIssued)
+	if s.log.String() != "" {
+		t.Errorf("logged %s", s.log)
 	}
 }
