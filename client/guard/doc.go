@@ -59,7 +59,8 @@
 // longer, the guard commits first and then hands it on as it is written; one of 4xx or 5xx is
 // released first. If that commit fails, Write, Flush or Hijack do, the context ends, and the
 // sender gets a problem. A longer answer is kept without its body, and its replay has
-// [HeaderBodyOmitted]; one that was hijacked is kept without any, and its repeat is
+// [HeaderBodyOmitted]; so is one whose sender hangs up while it is handed on, as its handler
+// may have stopped there; one that was hijacked is kept without any, and its repeat is
 // token_used. Trailers are not kept, and a 1xx is not sent.
 //
 // Where the work is done and its result cannot be kept, the sender gets the answer all the
@@ -93,8 +94,11 @@
 //
 // The caller that hangs up ends the handler's context, as net/http has it, but only until
 // Consume or Commit has begun: past the point of no return it ends with the handler, and has
-// no deadline but the handler's own. Under Replay it also ends, with its cause, where the
-// claim is lost.
+// no deadline but the handler's own. Where it has ended before, Consume and Commit are errors
+// and tokend is not asked, so the token or key is good for a repeat. With [ConsumeFirst] and
+// [CommitFirst], and where [FailOpen] has let a request of Replay through, the handler begins
+// past that point, and its context never ends with its caller. Under Replay it also ends,
+// with its cause, where the claim is lost.
 //
 // The ResponseWriter that handlers see keeps Flush, Hijack and what
 // http.ResponseController does.

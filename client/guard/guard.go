@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"example.com/tokend/client"
+	"example.com/tokend/httpapi/wire"
 )
 
 // What carries a token from the page to the service.
@@ -60,11 +62,27 @@ func passes(r *http.Request) bool {
 }
 
 // leash returns a context of base that ends with caller too until it is let go, and at the
-// latest with end.
-func leash(base, caller context.Context) (ctx context.Context, letGo, end func()) {
+// latest with end. letGo tells whether it was in time: if not, caller has ended it.
+func leash(base, caller context.Context) (ctx context.Context, letGo func() bool, end func()) {
 	ctx, cancel := context.WithCancelCause(base)
 	stop := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
-	return ctx, func() { stop() }, func() { stop(); cancel(nil) }
+	letGo = sync.OnceValue(func() bool {
+		if stop() {
+			return true
+		}
+		<-ctx.Done() // which is about to be
+		return false
+	})
+	return ctx, letGo, func() { letGo(); cancel(nil) }
+}
+
+// noCaller stands for one who cannot hang up: of work that is past its point of no return.
+var noCaller = context.Background()
+
+// hungUp returns what Consume and Commit say of r, whose caller is gone before anything was
+// done. Where it is a deadline that has ended r's context, it is heard.
+func hungUp(r *http.Request) *Refused {
+	return newRefused(wire.CodeStoreUnavailable, context.Cause(r.Context()))
 }
 
 // serve calls h with a copy of r, and removes the files of a form that h has parsed:

@@ -53,12 +53,13 @@ func (s *settings) once(h http.Handler, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 
-	ctx, letGo, end := leash(context.WithoutCancel(r.Context()), r.Context())
+	caller := r.Context()
+	if u.done {
+		caller = noCaller
+	}
+	ctx, letGo, end := leash(context.WithoutCancel(r.Context()), caller)
 	defer end()
 	u.letGo = letGo
-	if u.done {
-		letGo()
-	}
 	with := r.WithContext(u.context(ctx))
 	with.Body = body
 	own, out := newWriter(w, func(h http.Header) {

@@ -559,15 +559,6 @@ func TestHangUp(t *testing.T) {
 			t.Errorf("consumed %t: %v, after it %v", consume, during, after)
 		}
 	}
-	// One that hangs up while tokend is asked does not undo the consume.
-	ctx, hangUp := context.WithCancel(t.Context())
-	token := s.token()
-	h := s.guard.Once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hangUp()
-		s.work(w, r)
-	}))
-	wantAnswer(t, send(h, form(token).WithContext(ctx)), http.StatusCreated, "run 1")
-	s.wantState(token, client.StateUsed)
 }
 
 func TestPanics(t *testing.T) {

@@ -3,6 +3,7 @@ package guard
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -25,6 +26,7 @@ type recorder struct {
 	passing  bool  // it is handed on as it is written
 	hijacked bool  // it is not an answer any more
 	broken   error // commit failed, so it was not handed on
+	cut      bool  // it may be less than the handler would have written
 }
 
 func newRecorder(w http.ResponseWriter, limit int, begin func(http.Header), commit func(status int) error) (*recorder, http.ResponseWriter) {
@@ -70,13 +72,17 @@ func (rec *recorder) Write(b []byte) (int, error) {
 		if err := rec.pass(); err != nil {
 			return 0, err
 		}
-		rec.omitted, rec.body = true, bytes.Buffer{}
+		rec.omit()
 	}
 	if !rec.omitted {
 		rec.body.Write(b)
 	}
 	if rec.passing {
-		return rec.under.Write(b)
+		n, err := rec.under.Write(b)
+		if err != nil {
+			rec.omit()
+		}
+		return n, err
 	}
 	return len(b), nil
 }
@@ -105,8 +111,16 @@ func (rec *recorder) pass() error {
 		return rec.broken
 	}
 	rec.passing = true
-	return rec.send()
+	err := rec.send()
+	if err != nil || rec.cut {
+		rec.omit()
+	}
+	return err
 }
+
+// omit has the body not kept. It does so too where what is below took no more of it: the
+// handler stops there, and what it has written is not the whole.
+func (rec *recorder) omit() { rec.omitted, rec.body = true, bytes.Buffer{} }
 
 // send writes what was held back.
 func (rec *recorder) send() error {
@@ -146,7 +160,11 @@ func (rec *recorder) FlushError() error {
 	if err := rec.pass(); err != nil {
 		return err
 	}
-	return http.NewResponseController(rec.under).Flush()
+	err := http.NewResponseController(rec.under).Flush()
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		rec.omit()
+	}
+	return err
 }
 
 // recorderFlusher is a recorder over what can flush.

@@ -56,7 +56,9 @@ func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request
 	switch {
 	case err != nil && u.opens(err):
 		u.unguarded = true
-		serve(h, w, r, ask.body(r.WithContext(u.context(r.Context()))))
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // as if it were committed
+		defer cancel()
+		serve(h, w, r, ask.body(r.WithContext(u.context(ctx))))
 	case err != nil:
 		u.refuse(w, s.notClaimed(err))
 	case done != nil:
@@ -243,11 +245,12 @@ func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client
 	u.sent = ask.token
 	base, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	unlink := context.AfterFunc(cl.Context(), func() { cancel(context.Cause(cl.Context())) })
-	ctx, letGo, end := leash(base, r.Context())
-	u.letGo = letGo
+	caller := r.Context()
 	if cl.Committed() {
-		letGo()
+		caller = noCaller
 	}
+	ctx, letGo, end := leash(base, caller)
+	u.letGo = letGo
 	rec, out := newRecorder(w, s.resultLimit, u.noStore, func(status int) error {
 		if !u.keeps(status) {
 			unlink() // nothing was done; but what is said about it may still take the context
@@ -257,6 +260,9 @@ func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client
 			u.abandon()
 			return nil
 		}
+		// The handler says that its work is done, so it is kept like what fits; but as it may have
+		// stopped where its context ended, not as the whole.
+		u.rec.cut = !letGo()
 		err := u.commit()
 		if err != nil {
 			u.mu.Lock()
@@ -519,7 +525,8 @@ func (g *Guard) Drain(ctx context.Context) error {
 // claim_unfinished, and somebody has to look.
 //
 // After any error the handler must not go on: it returns without an answer, and the guard
-// gives one, or it gives [Refuse]'s.
+// gives one, or it gives [Refuse]'s. Where its caller's hanging up has ended its context
+// before, Commit is an error, tokend is not asked, and the claim is released.
 func Commit(ctx context.Context) error {
 	u := runOf(ctx)
 	switch {
@@ -528,6 +535,18 @@ func Commit(ctx context.Context) error {
 	case u.unguarded:
 		return nil
 	}
+	return u.commitHere()
+}
+
+// commitHere is commit for the handler, which must not go on on a context that has ended.
+func (u *run) commitHere() error {
+	u.mu.Lock()
+	if !u.released && !u.claim.Committed() && !u.letGo() {
+		defer u.mu.Unlock()
+		u.refused = hungUp(u.req)
+		return u.refused
+	}
+	u.mu.Unlock()
 	return u.commit()
 }
 

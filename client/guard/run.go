@@ -22,7 +22,9 @@ type run struct {
 	req  *http.Request
 	user string
 
-	letGo func() // what ends the handler's context then is the handler's end alone
+	// letGo has the handler's context end with the handler alone, and tells whether it has not
+	// ended before.
+	letGo func() bool
 
 	mu      sync.Mutex
 	forms   []client.Token // what the page's forms get; fetched when it is needed
@@ -60,7 +62,8 @@ func runOf(ctx context.Context) *run {
 
 // newRun begins a run for r.
 func (s *settings) newRun(r *http.Request, user string) *run {
-	return &run{set: s, req: r, user: user, letGo: func() {}, attempt: rand.Text()}
+	here := func() bool { return r.Context().Err() == nil }
+	return &run{set: s, req: r, user: user, letGo: here, attempt: rand.Text()}
 }
 
 // Field returns the hidden field that carries the token, for the page's form. A request
@@ -168,7 +171,8 @@ func Ref(ctx context.Context) string {
 // the guard gives one, or it gives its own ([Refuse] gives the guard's).
 //
 // Calling it again in the same request repeats the answer, but after a fault asks anew: it
-// is the same attempt. It does not end with its caller's hanging up.
+// is the same attempt. It does not end with its caller's hanging up. Where that has ended the
+// handler's context before, it is an error, tokend is not asked, and the token stays good.
 func Consume(ctx context.Context) error {
 	u := runOf(ctx)
 	if u == nil || !u.once {
@@ -188,7 +192,10 @@ func (u *run) consume() error {
 			return no
 		}
 	}
-	u.letGo()
+	if !u.letGo() {
+		u.refused = hungUp(u.req) // and the token is good
+		return u.refused
+	}
 	ctx := context.WithoutCancel(u.req.Context())
 	got, err := u.set.purpose.Consume(ctx, u.user, u.sent, client.Attempt(u.attempt))
 	if err == nil {
