@@ -61,11 +61,11 @@ func (s *Server) commit(c *call, _ *wire.CommitRequest) (wire.HeldResponse, erro
 
 // renew handles POST /v1/claims/{claim}/renew.
 func (s *Server) renew(c *call, req *wire.RenewRequest) (wire.HeldResponse, error) {
-	lease, err := leaseOf(req.Lease)
+	h, err := c.handle()
 	if err != nil {
 		return wire.HeldResponse{}, err
 	}
-	h, err := c.handle()
+	lease, err := leaseOf(req.Lease)
 	if err != nil {
 		return wire.HeldResponse{}, err
 	}
@@ -75,11 +75,11 @@ func (s *Server) renew(c *call, req *wire.RenewRequest) (wire.HeldResponse, erro
 
 // complete handles PUT /v1/claims/{claim}/result.
 func (s *Server) complete(c *call, req *wire.CompleteRequest) (wire.CompleteResponse, error) {
-	result, err := s.result(req.Result)
+	h, err := c.handle()
 	if err != nil {
 		return wire.CompleteResponse{}, err
 	}
-	h, err := c.handle()
+	result, err := s.result(req.Result)
 	if err != nil {
 		return wire.CompleteResponse{}, err
 	}
@@ -202,7 +202,8 @@ func (c *call) claimed(sub token.Subject, got token.Claimed) wire.ClaimResponse 
 	}}
 }
 
-// handle reads the handle in the path, and notes what it says.
+// handle reads the handle in the path, and notes what it says: before what the body's members
+// say is looked at, so that a refusal of that tells which claim it is about.
 func (c *call) handle() (token.Handle, error) {
 	h, keyID, err := c.srv.opts.Tokens.OpenHandle(c.echo.Param("claim"))
 	if err != nil {

@@ -529,8 +529,54 @@ func TestBadHandles(t *testing.T) {
 	if got := h.redis.CommandCount(); got != asked {
 		t.Errorf("Redis was asked %d times about handles that are none", got-asked)
 	}
-	if a := h.do(request{path: wire.PathRenew("junk"), body: `{"lease":0}`}); a.Field != "lease" {
-		t.Errorf("the handle is looked at before the body: %s", a.body)
+	for _, req := range []request{
+		{path: wire.PathRenew("junk"), body: `{"wait":1}`}, {path: wire.PathCommit("junk"), body: `{"wait":1}`},
+		{method: "PUT", path: wire.PathResult("junk"), body: `{"wait":1}`},
+	} {
+		if a := h.do(req); a.Field != "wait" {
+			t.Errorf("the handle is looked at before what the body is: %s", a.body)
+		}
+	}
+	for _, req := range []request{
+		{path: wire.PathRenew("junk"), body: `{"lease":0}`},
+		{method: "PUT", path: wire.PathResult("junk"), body: `{"result":{"status":0}}`},
+	} {
+		if a := h.do(req); a.Field != "claim" {
+			t.Errorf("the handle is looked at after what the members say: %s", a.body)
+		}
+	}
+}
+
+// TestBadMembersOfAClaim: which claim a request is about is known, and said, though what it
+// asks for is refused.
+func TestBadMembersOfAClaim(t *testing.T) {
+	h := newHarness(t, func(o *httpapi.Options, _ *token.Options) { o.ResultBytes = 2 })
+	c := h.claimed("key", "k", "attempt", "one")
+	skip := len(h.log.lines(t))
+	reqs := []request{
+		{path: wire.PathRenew(c.Claim), body: `{"lease":0}`},
+		{path: wire.PathRenew(c.Claim), body: `{"lease":3601}`},
+		{method: "PUT", path: wire.PathResult(c.Claim), body: `{"result":{"status":99}}`},
+		{method: "PUT", path: wire.PathResult(c.Claim), body: `{"result":{"status":200,"headers":{"A B":"x"}}}`},
+		{method: "PUT", path: wire.PathResult(c.Claim), body: `{"result":{"status":200,"body":"***"}}`},
+		{method: "PUT", path: wire.PathResult(c.Claim), body: `{"result":{"status":200,"body":"AAAA"}}`},
+	}
+	for _, req := range reqs {
+		if a := h.do(req); a.status != 400 && a.Code != wire.CodeBodyTooLarge || a.Field == "claim" || a.Ref != c.Ref {
+			t.Errorf("%s %.60s: %d %s", req.path, req.body, a.status, a.body)
+		}
+	}
+	lines := h.log.lines(t)[skip:]
+	if len(lines) != len(reqs) {
+		t.Fatalf("%d lines, want %d", len(lines), len(reqs))
+	}
+	for i, line := range lines {
+		if line["ref"] != c.Ref || line["fence"] != 1.0 || line["attempt_ref"] != token.Attempt("one").Hash().Ref() {
+			t.Errorf("line %d: %v", i, line)
+		}
+	}
+	if st := h.claimStatus("key", "k"); st.State != "claimed" {
+		t.Errorf("after all that it is %+v", st)
 	}
 }
 
