@@ -165,6 +165,9 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.report(level, Event{Kind: EventRefused, Request: r, Ref: no.Ref, Err: no}, text)
 
 	h := w.Header()
+	for _, name := range []string{"Content-Encoding", "Content-Disposition", "Location", "Etag", "Last-Modified", "Content-Length"} {
+		h.Del(name) // of an answer that is not given
+	}
 	h.Set("Cache-Control", "no-store")
 	if no.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(retrySeconds(no.RetryAfter), 10))
@@ -182,9 +185,6 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	})
 	if err != nil {
 		body = nil // not with strings and numbers
-	}
-	for _, name := range []string{"Content-Encoding", "Content-Disposition", "Location", "Etag", "Last-Modified"} {
-		h.Del(name) // of an answer that is not given
 	}
 	h.Set("Content-Type", wire.TypeProblem)
 	h.Set("X-Content-Type-Options", "nosniff")

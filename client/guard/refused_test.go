@@ -82,3 +82,38 @@ func TestPageWithoutFlush(t *testing.T) {
 	s.guard.Once(http.HandlerFunc(s.work)).ServeHTTP(struct{ http.ResponseWriter }{w}, r)
 	wantAnswer(t, w, 400, "")
 }
+
+// A page is not held to the header of the answer that the handler had begun to describe.
+func TestPageAfterHeaders(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.Page(func(w http.ResponseWriter, _ *http.Request, _ *guard.Refused) {
+		if _, err := io.WriteString(w, "sent before"); err != nil {
+			t.Error(err)
+		}
+	}))
+	token := s.token()
+	srv := httptest.NewServer(s.guard.Once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/orders/1")
+		w.Header().Set("Etag", `"1"`)
+		w.Header().Set("Content-Length", "1")
+		s.forms.Consume(r.Context(), user, token)
+		guard.Consume(r.Context())
+	})))
+	defer srv.Close()
+	r := form(token)
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host = "http", srv.Listener.Addr().String()
+	r.Header.Set("Accept", "text/html")
+	resp, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 409 || string(body) != "sent before" {
+		t.Errorf("%d %q, %v", resp.StatusCode, body, err)
+	}
+	if h := resp.Header; h.Get("Location") != "" || h.Get("Etag") != "" {
+		t.Errorf("header %v", h)
+	}
+}
