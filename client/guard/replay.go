@@ -279,6 +279,11 @@ func (u *run) work(h http.Handler, w http.ResponseWriter, ask *asked, cl *client
 		unlink()
 		cancel(nil)
 		end()
+		defer func() {
+			if !u.handedOver { // a lease that is not let go never ends
+				cl.Close()
+			}
+		}()
 		if !returned { // a panic, http.ErrAbortHandler or the end of the goroutine
 			u.abandon()
 		}
@@ -383,43 +388,77 @@ const (
 )
 
 // complete keeps res. It returns what the sender is told instead of its answer: that another
-// has the claim, whose result counts. After a fault it goes on by itself, and says nothing.
+// has the claim, whose result counts. Where it comes to no end in sight it goes on by itself,
+// and says nothing.
 func (u *run) complete(res client.Result) error {
 	s, cl := u.set, u.claim
 	u.over = true
+	whole := true
+	keep := func(ctx context.Context) error {
+		err := cl.Complete(ctx, res)
+		if whole && unkeepable(err) {
+			// The work is done all the same.
+			whole, res = false, client.Result{Status: res.Status, BodyOmitted: true}
+			s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the answer is none that can be kept: repeats get its status")
+			err = cl.Complete(ctx, res)
+		}
+		return err
+	}
 	ctx := context.WithoutCancel(u.req.Context())
 	inSight, cancel := context.WithTimeout(ctx, keepInSight)
 	defer cancel()
-	err := cl.Complete(inSight, res)
-	if errors.Is(err, client.ErrInvalidRequest) {
-		// The result is none that tokend keeps. The work is done all the same.
-		s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the answer is none that can be kept: repeats get its status")
-		res = client.Result{Status: res.Status, BodyOmitted: true}
-		err = cl.Complete(inSight, res)
-	}
-	if err == nil {
+	err := keep(inSight)
+	switch {
+	case err == nil:
 		return nil
-	}
-	if _, fault := errors.AsType[*client.Fault](err); fault {
-		s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the work is done and its result is not kept yet")
-		s.later(func(ctx context.Context) error { return cl.Complete(ctx, res) }, ctx, func(err error) {
+	case !settled(err):
+		u.handedOver = true
+		defer s.later(keep, ctx, func(err error) { // also where the report panics
 			cl.Close()
 			if err != nil {
-				s.report(slog.LevelError, Event{Kind: EventLost, Request: u.req, Ref: u.ref, Err: err}, "the work is done and its result was not kept")
+				u.lose(err)
 				return
 			}
 			s.report(slog.LevelInfo, Event{Kind: EventKeptLate, Request: u.req, Ref: u.ref}, "the result is kept now")
 		})
+		s.report(slog.LevelError, Event{Kind: EventNotKept, Request: u.req, Ref: u.ref, Err: err}, "the work is done and its result is not kept yet")
 		return nil
 	}
 	cl.Close()
-	s.report(slog.LevelError, Event{Kind: EventLost, Request: u.req, Ref: u.ref, Err: err}, "the work is done, and the claim is not this request's any more")
+	u.lose(err)
 	if errors.Is(err, client.ErrSuperseded) {
 		no := newRefused(wire.CodeRequestInProgress, err)
 		no.Ref, no.RetryAfter = u.ref, time.Second
 		return no
 	}
 	return nil
+}
+
+// lose reports a result that is given up, for err.
+func (u *run) lose(err error) {
+	text := "the work is done and its result was not kept"
+	if notOurs(err) {
+		text = "the work is done, and the claim is not this request's any more"
+	}
+	u.set.report(slog.LevelError, Event{Kind: EventLost, Request: u.req, Ref: u.ref, Err: err}, text)
+}
+
+// settled tells whether err, of a call that ends a claim, is about that claim or its result,
+// so that the same call comes to nothing else. All others are: a fault, a token of the
+// service that has expired, a rate that is exceeded, a gateway that knows nothing of claims.
+func settled(err error) bool {
+	return err == nil || notOurs(err) || errors.Is(err, client.ErrClaimCommitted) || unkeepable(err)
+}
+
+// notOurs tells whether err says that the claim has ended or is another's.
+func notOurs(err error) bool {
+	return errors.Is(err, client.ErrSuperseded) || errors.Is(err, client.ErrClaimEnded)
+}
+
+// unkeepable tells whether err is about the result, and not about the claim or the service.
+func unkeepable(err error) bool {
+	no, ok := errors.AsType[*client.Refusal](err)
+	return ok && no.Code == wire.CodeInvalidRequest && strings.HasPrefix(no.Field, "result")
 }
 
 // errLeft is abandon's where it has released nothing.
@@ -445,17 +484,19 @@ func (u *run) abandon() error {
 		return nil
 	}
 	cl.Close() // the lease's end releases it, too
-	if errors.Is(err, client.ErrSuperseded) || errors.Is(err, client.ErrClaimEnded) {
+	if notOurs(err) {
 		return err // there is nothing to be released
 	}
-	s.report(slog.LevelWarn, Event{Kind: EventNotReleased, Request: u.req, Ref: u.ref, Err: err}, "nothing was done, and the claim is not released")
-	if _, fault := errors.AsType[*client.Fault](err); fault {
-		s.later(cl.Release, ctx, func(error) {})
+	text := "the claim is committed, though the commit had no answer: somebody has to look"
+	if !settled(err) {
+		text = "nothing was done, and the claim is not released yet"
+		defer s.later(cl.Release, ctx, func(error) {})
 	}
+	s.report(slog.LevelWarn, Event{Kind: EventNotReleased, Request: u.req, Ref: u.ref, Err: err}, text)
 	return err
 }
 
-// later calls f until it comes to an answer, apart from the request that it is for.
+// later calls f until it is settled, apart from the request that it is for.
 func (s *settings) later(f func(context.Context) error, ctx context.Context, ended func(error)) {
 	s.background.begin()
 	go func() {
@@ -468,7 +509,7 @@ func (s *settings) later(f func(context.Context) error, ctx context.Context, end
 			case <-ctx.Done():
 			}
 			err := f(ctx)
-			if _, fault := errors.AsType[*client.Fault](err); !fault || ctx.Err() != nil {
+			if settled(err) || ctx.Err() != nil {
 				ended(err)
 				return
 			}
@@ -577,7 +618,7 @@ func (u *run) commit() error {
 
 // lost returns what is said of a claim that is another's.
 func (u *run) lost(err error) error {
-	if errors.Is(err, client.ErrSuperseded) || errors.Is(err, client.ErrClaimEnded) {
+	if notOurs(err) {
 		no := newRefused(wire.CodeRequestInProgress, err)
 		no.Ref, no.RetryAfter = u.ref, time.Second
 		return no

@@ -43,9 +43,11 @@ type run struct {
 	claim     *client.Claim
 	fence     int64
 	rec       *recorder
-	released  bool  // the handler says that nothing was done
-	over      bool  // the claim's end has been seen to
-	broken    error // an answer could not be handed on, as it could not be committed first
+	released  bool // the handler says that nothing was done
+	over      bool // the claim's end has been seen to
+	// handedOver says that the claim is kept for what goes on after the request.
+	handedOver bool
+	broken     error // an answer could not be handed on, as it could not be committed first
 }
 
 type runKey struct{}
