@@ -137,7 +137,7 @@ func (rec *recorder) send() error {
 }
 
 func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if !rec.passing {
+	if !rec.passing && canHijack(rec.under) { // else it fails, and that is nothing to commit for
 		if rec.broken == nil {
 			rec.broken = rec.commit(http.StatusSwitchingProtocols)
 		}

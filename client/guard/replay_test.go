@@ -1,11 +1,13 @@
 package guard_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -866,6 +868,13 @@ func TestReleasedLate(t *testing.T) {
 	wantAnswer(t, send(h, form(token)), http.StatusCreated, "run 1")
 }
 
+// hijackable has a Hijack that nothing comes to.
+type hijackable struct{ http.ResponseWriter }
+
+func (hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, errors.New("this was not to be hijacked")
+}
+
 // A commit that fails stops the handler: nothing was done, and what is said depends on
 // whether that is sure.
 func TestCommitFails(t *testing.T) {
@@ -890,7 +899,7 @@ func TestCommitFails(t *testing.T) {
 			t.Parallel()
 			s := newService(t, guard.RetryAtOnce(), guard.Wait(0), guard.ResultLimit(99))
 			var lose, gateway int
-			h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			guarded := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				s.tokend.BadGateway(gateway)
 				if s.tokend.LoseReplies(lose); lose < 0 {
 					s.tokend.Down(true)
@@ -901,6 +910,7 @@ func TestCommitFails(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 			}))
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(hijackable{w}, r) })
 			// All three tries of the commit are carried out, and none is heard of.
 			lose = 3
 			token := s.token()

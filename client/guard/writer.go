@@ -39,6 +39,19 @@ func canFlush(w http.ResponseWriter) bool {
 	}
 }
 
+// canHijack tells whether w, or what it wraps, has Hijack. A Hijack that wraps another, as the
+// guards' own and Echo's do, works no better than that: HTTP/2 has none.
+func canHijack(w http.ResponseWriter) bool {
+	for {
+		v, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			_, ok := w.(http.Hijacker)
+			return ok
+		}
+		w = v.Unwrap()
+	}
+}
+
 func (w *writer) Header() http.Header { return w.under.Header() }
 
 func (w *writer) WriteHeader(status int) {
