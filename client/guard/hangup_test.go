@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -245,4 +246,56 @@ func TestCutOffConnection(t *testing.T) {
 	if resp.StatusCode != 200 || body != "" || resp.Header.Get(guard.HeaderBodyOmitted) != "true" {
 		t.Errorf("the repeat got %d %q", resp.StatusCode, body)
 	}
+}
+
+// A repeat whose caller hangs up just when its wait is granted leaves no claim that nobody
+// holds.
+func TestHangUpWhileWaiting(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	ctx, hangUp := context.WithCancel(t.Context())
+	transport := new(http.Transport)
+	defer transport.CloseIdleConnections()
+	waiting := make(chan struct{}, 1)
+	forms := s.tokend.Client(client.HTTPClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(data))
+		if !bytes.Contains(data, []byte(`"wait"`)) {
+			return transport.RoundTrip(r)
+		}
+		waiting <- struct{}{}
+		resp, err := transport.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+		if err == nil {
+			resp.Body.Close()
+		}
+		hangUp()
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})})).Purpose(purpose)
+	token := s.token()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		send(s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			<-goOn
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})), form(token))
+	}()
+	<-began
+	second := make(chan struct{})
+	go func() {
+		defer close(second)
+		send(guard.New(forms, guard.User(sessionUser)).Replay(http.HandlerFunc(s.run)), form(token).WithContext(ctx))
+	}()
+	<-waiting
+	close(goOn)
+	<-first
+	<-second
+	s.wantState(token, client.StateIssued)
+	wantAnswer(t, send(s.guard.Replay(http.HandlerFunc(s.run), guard.Wait(0)), form(token)), http.StatusCreated, "run 1")
 }

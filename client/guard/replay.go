@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,13 +65,13 @@ func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request
 	case done != nil:
 		u.ref = done.Ref
 		s.observe(Event{Kind: EventReplayed, Request: r, Ref: done.Ref})
-		if done.Status == 0 {
+		if done.Status < http.StatusOK { // there is no result, or none that net/http can answer with
 			no := newRefused(wire.CodeTokenUsed, nil)
 			no.Ref = done.Ref
 			u.refuse(w, no)
 			return
 		}
-		writeReplay(w, done.Result)
+		s.writeReplay(w, done.Result)
 	default:
 		u.work(h, w, ask, cl)
 	}
@@ -188,7 +189,10 @@ func (s *settings) claim(r *http.Request, a *asked) (*client.Claim, *client.Comp
 	opts = append(opts, client.Wait(s.wait))
 	ctx, letGo, end := leash(ctx, r.Context())
 	cl, done, waited := c.Claim(ctx, a.subject, opts...)
-	if _, fault := errors.AsType[*client.Fault](waited); fault {
+	if fault, ok := errors.AsType[*client.Fault](waited); ok {
+		if fault.MaybeDone && r.Context().Err() != nil && !s.commitFirst {
+			s.unclaim(context.WithoutCancel(ctx), a, fault.Attempt)
+		}
 		waited = err // which is all that is known
 	}
 	if cl == nil {
@@ -198,6 +202,18 @@ func (s *settings) claim(r *http.Request, a *asked) (*client.Claim, *client.Comp
 	letGo() // the claim's context is the handler's, which has a leash of its own
 	context.AfterFunc(cl.Context(), end)
 	return cl, nil, nil
+}
+
+// unclaim releases what a claim of a's may have come to that its caller has cut off while it
+// waited: it would block whoever comes next for a lease that nobody holds. It tries once.
+func (s *settings) unclaim(ctx context.Context, a *asked, attempt string) {
+	ctx, cancel := context.WithTimeout(ctx, keepInSight)
+	defer cancel()
+	cl, _, _ := s.purpose.Client().Claim(ctx, a.subject, client.Digest(a.digest), client.Lease(s.lease), client.Attempt(attempt))
+	if cl != nil {
+		defer cl.Close()
+		cl.Release(ctx)
+	}
 }
 
 // notClaimed returns what is said of a claim that failed with err. The handler has not run,
@@ -213,11 +229,14 @@ func (s *settings) notClaimed(err error) *Refused {
 	return no
 }
 
-// writeReplay answers with what the first request was answered.
-func writeReplay(w http.ResponseWriter, res client.Result) {
+// writeReplay answers with what the first request was answered. It need not have been this
+// guard that completed the claim, so of the header only what it would keep is given.
+func (s *settings) writeReplay(w http.ResponseWriter, res client.Result) {
 	h := w.Header()
 	for name, value := range res.Header {
-		h.Set(name, value)
+		if slices.Contains(s.headers, http.CanonicalHeaderKey(name)) {
+			h.Set(name, value)
+		}
 	}
 	h.Set(wire.HeaderIdempotentReplayed, "true")
 	if res.BodyOmitted {
@@ -316,6 +335,7 @@ func (u *run) finish(w http.ResponseWriter, rec *recorder) {
 			rec.send()
 		}
 	default:
+		u.noStore(rec.head) // of what is kept, too
 		result := s.result(rec)
 		if lost := u.complete(result); lost != nil && !rec.passing {
 			u.refuse(w, lost)
@@ -610,6 +630,9 @@ func (u *run) commit() error {
 	u.letGo() // a commit that is granted must not come too late
 	if err := u.claim.Commit(context.WithoutCancel(u.req.Context())); err != nil {
 		u.refused = u.lost(err)
+		if fault, ok := errors.AsType[*client.Fault](err); ok && fault.MaybeDone {
+			u.spent = true
+		}
 		return u.refused
 	}
 	u.refused, u.spent = nil, true

@@ -118,12 +118,13 @@ func (u *run) form(i int) string {
 }
 
 // staysGood tells whether the token that the request came with can be sent again. Under a
-// claim it can where the handler has said that nothing was done.
+// claim it can where the handler has said that nothing was done, and not once that is
+// committed, whatever is answered.
 func (u *run) staysGood() bool {
 	if u.spent || u.claim == nil {
 		return !u.spent
 	}
-	return u.released || u.rec != nil && 400 <= u.rec.status && u.rec.status < 500
+	return u.released || !u.claim.Committed() && u.rec != nil && 400 <= u.rec.status && u.rec.status < 500
 }
 
 // fetch fills u.forms.

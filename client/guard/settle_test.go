@@ -1,14 +1,18 @@
 package guard_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/labstack/echo/v4"
+
 	"example.com/tokend/client"
 	"example.com/tokend/client/guard"
+	"example.com/tokend/httpapi/wire"
 )
 
 // post sends a keyed request to srv, and returns the answer and its body.
@@ -193,4 +197,121 @@ func TestReleasedAndHijacked(t *testing.T) {
 	if s.log.String() != "" {
 		t.Errorf("logged %s", s.log)
 	}
+}
+
+// Where nothing can be hijacked nothing is committed for it.
+func TestHijackImpossible(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusUpgradeRequired)
+	}))
+	// Echo's writer has a Hijack whatever it wraps, as a guard's has.
+	around := []func(http.Handler) http.Handler{
+		func(h http.Handler) http.Handler { return h },
+		func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(echo.NewResponse(w, echo.New()), r)
+			})
+		},
+		func(h http.Handler) http.Handler {
+			return s.guard.Replay(h, guard.IdempotencyKey(), guard.Optional())
+		},
+	}
+	for i, f := range around {
+		token := s.token()
+		r := form(token)
+		r.Header.Set("Idempotency-Key", "k1")
+		if w := send(f(h), r); w.Code != http.StatusUpgradeRequired {
+			t.Errorf("%d: %d %q", i, w.Code, w.Body)
+		}
+		s.wantState(token, client.StateIssued)
+	}
+	s.wantEvents()
+}
+
+// A replayed page that holds a token is not cached, as the first was not.
+func TestReplayedFieldIsNotCached(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		s := newService(t)
+		h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			io.WriteString(w, string(guard.Field(r.Context())))
+			if stream {
+				w.(http.Flusher).Flush()
+			}
+		}))
+		token := s.token()
+		for i := range 2 {
+			if got := send(h, form(token)).Header().Get("Cache-Control"); got != "no-store" {
+				t.Errorf("stream %t, request %d: %q", stream, i, got)
+			}
+		}
+	}
+}
+
+// A field never gives back what is spent.
+func TestFieldAfterCommit(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} {
+		var opts []guard.Option
+		if first {
+			opts = append(opts, guard.CommitFirst())
+		}
+		s := newService(t, opts...)
+		h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !first {
+				s.tokend.LoseReplies(3)
+				if err := guard.Commit(r.Context()); err == nil {
+					t.Error("no error")
+				}
+			}
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			io.WriteString(w, guard.Token(r.Context()))
+		}))
+		token := s.token()
+		w := send(h, form(token))
+		if got := w.Body.String(); w.Code != 422 || got == token || s.state(got) != client.StateIssued {
+			t.Errorf("CommitFirst %t: %d %q", first, w.Code, got)
+		}
+	}
+}
+
+// What was completed elsewhere is no answer of this service's, and gets no header of it that
+// it would not keep.
+func TestForeignResults(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.Headers("X-Total"))
+	h := s.guard.Replay(http.HandlerFunc(s.run))
+	complete := func(res client.Result) string {
+		token := s.token()
+		cl, _, err := s.forms.Client().Claim(t.Context(), s.forms.Token(user, token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.Complete(t.Context(), res); err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	w := send(h, form(complete(client.Result{Status: 201, Body: []byte("x"), Header: map[string]string{
+		"location": "/orders/1", "X-Total": "1", "Set-Cookie": "session=other", "Transfer-Encoding": "chunked", "X-Other": "1",
+	}})))
+	wantAnswer(t, w, 201, "x")
+	if w.Header().Get("Location") != "/orders/1" || w.Header().Get("X-Total") != "1" {
+		t.Errorf("header %v", w.Header())
+	}
+	for _, name := range []string{"Set-Cookie", "Transfer-Encoding", "X-Other"} {
+		if w.Header().Get(name) != "" {
+			t.Errorf("header %v", w.Header())
+		}
+	}
+	for _, status := range []int{100, 101, 199} {
+		wantProblem(t, send(h, form(complete(client.Result{Status: status}))), 409, wire.CodeTokenUsed, client.NextStop)
+	}
+	s.wantRuns(0)
 }
