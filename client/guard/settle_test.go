@@ -315,3 +315,40 @@ func TestForeignResults(t *testing.T) {
 	}
 	s.wantRuns(0)
 }
+
+// Where an answer could not be handed on because its commit failed, a later commit does not
+// mend it: the handler's context has ended, and its sender is told that nothing was done.
+func TestCommitAfterBrokenAnswer(t *testing.T) {
+	t.Parallel()
+	s := newService(t, guard.ResultLimit(10))
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.tokend.BadGateway(3)
+		_, err := io.WriteString(w, strings.Repeat("x", 20))
+		if again := guard.Commit(r.Context()); err == nil || !errors.Is(again, err) {
+			t.Errorf("Write: %v, Commit: %v", err, again)
+		}
+		if _, again := io.WriteString(w, strings.Repeat("x", 20)); !errors.Is(again, err) {
+			t.Errorf("Write: %v, then %v", err, again)
+		}
+	}))
+	token := s.token()
+	wantProblem(t, send(h, form(token)), 503, wire.CodeStoreUnavailable, client.NextWait)
+	s.wantState(token, client.StateIssued)
+}
+
+// A commit that was carried out and not heard of is not logged as if nothing had been.
+func TestUnheardCommitIsLogged(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	h := s.guard.Replay(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.tokend.LoseReplies(3)
+		if err := guard.Commit(r.Context()); err == nil {
+			t.Error("no error")
+		}
+	}))
+	wantProblem(t, send(h, form(s.token())), 503, wire.CodeOutcomeUnknown, client.NextVerify)
+	s.wantEvents(guard.EventNotReleased)
+	if got := s.log.String(); strings.Contains(got, "nothing was done") || !strings.Contains(got, "the claim is committed") {
+		t.Errorf("logged %s", got)
+	}
+}
