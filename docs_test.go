@@ -242,7 +242,7 @@ func TestCommandsExist(t *testing.T) {
 func TestNotThereYet(t *testing.T) {
 	_, rest, ok := strings.Cut(read(t, "README.md").text, "\nNot there yet: ")
 	if !ok {
-		t.Skip("all is there")
+		return // nothing is announced
 	}
 	later, _, _ := strings.Cut(rest, "\n\n")
 	known := commands(t)

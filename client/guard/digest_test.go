@@ -28,7 +28,7 @@ func FuzzOrdered(f *testing.F) {
 		got := guard.Ordered(data)
 		want, err := decode(data)
 		if err != nil {
-			t.Skip()
+			return // nested deeper than the package reads
 		}
 		if v, err := decode(got); err != nil || !reflect.DeepEqual(v, want) {
 			t.Errorf("%q became %q: %v", data, got, err)

@@ -580,6 +580,16 @@ func (g *Guard) Drain(ctx context.Context) error {
 	}
 }
 
+// replayed returns the run of a handler of [Guard.Replay]; anywhere else there is none to
+// commit or release.
+func replayed(ctx context.Context) (*run, error) {
+	u := runOf(ctx)
+	if u == nil || u.claim == nil && !u.unguarded {
+		return nil, ErrNotGuarded
+	}
+	return u, nil
+}
+
 // Commit marks the point of no return: the handler of [Guard.Replay] calls it right before
 // what must not be done twice. From there on nothing is run again, whatever the handler
 // answers is kept, and its context does not end with its caller. After a crash repeats get
@@ -589,12 +599,9 @@ func (g *Guard) Drain(ctx context.Context) error {
 // gives one, or it gives [Refuse]'s. Where its caller's hanging up has ended its context
 // before, Commit is an error, tokend is not asked, and the claim is released.
 func Commit(ctx context.Context) error {
-	u := runOf(ctx)
-	switch {
-	case u == nil || u.claim == nil && !u.unguarded:
-		return ErrNotGuarded
-	case u.unguarded:
-		return nil
+	u, err := replayed(ctx)
+	if err != nil || u.unguarded {
+		return err
 	}
 	return u.commitHere()
 }
@@ -654,12 +661,9 @@ func (u *run) lost(err error) error {
 // rendered, so that [Field] gives the same token again. What answers 4xx need not call it.
 // After [Commit] it is an error, and changes nothing.
 func Release(ctx context.Context) error {
-	u := runOf(ctx)
-	switch {
-	case u == nil || u.claim == nil && !u.unguarded:
-		return ErrNotGuarded
-	case u.unguarded:
-		return nil
+	u, err := replayed(ctx)
+	if err != nil || u.unguarded {
+		return err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
