@@ -17,9 +17,10 @@ type watches struct {
 	subscribe func(context.Context, ...string) *redis.PubSub
 	timeout   time.Duration // of one subscription
 
-	mu        sync.Mutex
-	byChannel map[string]map[chan struct{}]struct{}
-	changed   chan struct{} // tells the listener that byChannel has other channels; nil while there is no listener
+	mu         sync.Mutex
+	byChannel  map[string]map[chan struct{}]struct{}
+	subscribed map[string]struct{} // what the listener has subscribed to, or is about to
+	changed    chan struct{}       // tells the listener that byChannel has other channels; nil while there is no listener
 }
 
 // Watch has woken receive whenever the claim of sub may have ended. It does so once when
@@ -42,6 +43,11 @@ func (w *watches) add(channel string, c chan struct{}) {
 		w.change()
 	}
 	w.byChannel[channel][c] = struct{}{}
+	if _, ok := w.subscribed[channel]; ok {
+		// No subscription will wake c, and what was published since its owner last asked,
+		// others may have heard.
+		c <- struct{}{}
+	}
 }
 
 func (w *watches) remove(channel string, c chan struct{}) {
@@ -84,11 +90,10 @@ func (w *watches) listen(changed <-chan struct{}) {
 	conn := w.subscribe(context.Background()) // to nothing: it does not connect yet
 	defer conn.Close()
 	heard := conn.ChannelWithSubscriptions()
-	subscribed := make(map[string]struct{})
 	for {
 		select {
 		case <-changed:
-			begun, ended, last := w.compare(subscribed)
+			begun, ended, last := w.compare()
 			if last {
 				return
 			}
@@ -118,22 +123,25 @@ func (w *watches) listen(changed <-chan struct{}) {
 
 // compare brings subscribed up to what is waited for and tells the differences; or that
 // nobody waits any more, and then the listener is done.
-func (w *watches) compare(subscribed map[string]struct{}) (begun, ended []string, last bool) {
+func (w *watches) compare() (begun, ended []string, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.byChannel) == 0 {
-		w.changed = nil
+		w.changed, w.subscribed = nil, nil
 		return nil, nil, true
 	}
+	if w.subscribed == nil {
+		w.subscribed = make(map[string]struct{})
+	}
 	for channel := range w.byChannel {
-		if _, ok := subscribed[channel]; !ok {
-			subscribed[channel] = struct{}{}
+		if _, ok := w.subscribed[channel]; !ok {
+			w.subscribed[channel] = struct{}{}
 			begun = append(begun, channel)
 		}
 	}
-	for channel := range subscribed {
+	for channel := range w.subscribed {
 		if _, ok := w.byChannel[channel]; !ok {
-			delete(subscribed, channel)
+			delete(w.subscribed, channel)
 			ended = append(ended, channel)
 		}
 	}
