@@ -3,7 +3,7 @@
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test race e2e lint deps bench
+.PHONY: test race e2e lint deps deps-e2e bench
 
 test: deps ## the whole suite, on miniredis and on a real redis-server
 	go vet ./...
@@ -12,7 +12,7 @@ test: deps ## the whole suite, on miniredis and on a real redis-server
 race: deps
 	go test -race -parallel 16 ./...
 
-e2e: deps ## what needs more than a redis-server: the program itself, killed and starved
+e2e: deps deps-e2e ## what needs more than a redis-server: the program killed and starved, databases, a cluster, gateways, a browser
 	cd e2e && go vet ./... && go test -count=1 ./...
 
 lint:
@@ -27,3 +27,10 @@ deps:
 	@command -v redis-server >/dev/null && command -v curl >/dev/null || { apt-get update -qq && \
 		apt-get install -y -qq redis-server redis-tools curl; }
 	@redis-server --version
+
+# RUNLEVEL keeps the packages' own services from starting: each test starts its own.
+deps-e2e:
+	@command -v mariadbd >/dev/null && command -v psql >/dev/null && command -v nginx >/dev/null && \
+		command -v promtool >/dev/null && command -v chromium >/dev/null && fc-list 2>/dev/null | grep -q CJK || { apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
+		mariadb-server postgresql nginx-light prometheus chromium fonts-noto-cjk fontconfig; }
