@@ -13,8 +13,8 @@ import (
 
 // What carries a token from the page to the service.
 const (
-	HeaderToken = "Tokend-Token" // of a script's request; it goes before the field
-	FieldToken  = "tokend_token" // in a form, or at the top of a JSON object; never in a URL
+	HeaderToken = wire.HeaderToken // of a script's request; it goes before the field
+	FieldToken  = wire.FieldToken  // in a form, or at the top of a JSON object; never in a URL
 )
 
 // Guard holds what the handlers for one purpose have in common. It is safe for concurrent

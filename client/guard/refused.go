@@ -17,7 +17,7 @@ import (
 
 // Codes that the guard's problems have beside tokend's.
 const (
-	CodeTokenMissing client.Code = "token_missing" // 400, reissue: no token came with the request
+	CodeTokenMissing = wire.CodeTokenMissing // 400, reissue: no token came with the request
 )
 
 // Refused is why a request was not served, as its sender is told. As an error it is what

@@ -17,7 +17,7 @@ import (
 )
 
 // HeaderBodyOmitted stands in a replay whose body was too long to be kept.
-const HeaderBodyOmitted = "Tokend-Body-Omitted"
+const HeaderBodyOmitted = wire.HeaderBodyOmitted
 
 // Replay returns h behind a token, or with [IdempotencyKey] or [KeyFunc] a key, that stands
 // for one run of h: its first answer is kept, and every repeat gets it, byte for byte and
