@@ -1,8 +1,12 @@
 // Package redistest starts real redis-servers for tests: private ones, on loopback,
 // with a directory of their own, ended with the test.
+//
+// It starts the redis-server of the machine, or what TOKEND_TEST_REDIS_SERVER names: a
+// valkey-server, say, or another release.
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -23,7 +27,8 @@ type Server struct {
 	Addr string // host:port
 	Dir  string
 
-	t    testing.TB
+	t    testing.TB // nil where it was launched
+	conf string     // a file of its configuration, which args override; may be empty
 	args []string
 	cmd  *exec.Cmd
 }
@@ -33,27 +38,48 @@ type Server struct {
 // not installed: a test that needs the real thing is never skipped.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("redis-server is not installed: `make deps` installs it (apt-get install redis-server)")
+	s, err := Launch(t.TempDir(), "", args...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := &Server{Dir: t.TempDir(), t: t, args: args}
+	s.t = t
 	t.Cleanup(s.Kill)
+	return s
+}
+
+// Launch is Start for who has no test: the server works in dir, and its caller kills it.
+// conf names a file of its configuration, where it needs one.
+func Launch(dir, conf string, args ...string) (*Server, error) {
+	if _, err := exec.LookPath(program()); err != nil {
+		return nil, fmt.Errorf("%s is not installed: `make deps` installs redis-server (apt-get install redis-server)", program())
+	}
+	s := &Server{Dir: dir, conf: conf, args: args}
 	// Another program may take the port between the asking and the use of it.
 	for range 5 {
-		s.Addr = freeAddr(t)
-		if s.start() == nil {
-			return s
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		s.Addr = "127.0.0.1:" + strconv.Itoa(port)
+		if s.Relaunch() == nil {
+			return s, nil
 		}
 	}
 	log, _ := os.ReadFile(s.logFile())
-	t.Fatalf("redis-server did not start:\n%s", log)
-	return nil
+	return nil, fmt.Errorf("%s did not start:\n%s", program(), log)
 }
+
+// program is what is started.
+func program() string { return cmp.Or(os.Getenv("TOKEND_TEST_REDIS_SERVER"), "redis-server") }
 
 // StartCluster starts a redis-server in cluster mode that holds every slot.
 func StartCluster(t testing.TB) *Server {
 	t.Helper()
-	s := Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(t)))
+	bus, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
 	c := s.Client()
 	ctx := context.Background()
 	if err := c.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
@@ -105,7 +131,7 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
 	deadline := time.Now().Add(30 * time.Second)
-	for s.start() != nil {
+	for s.Relaunch() != nil {
 		if time.Now().After(deadline) {
 			s.t.Fatal("redis-server did not start again")
 		}
@@ -120,13 +146,19 @@ func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (s *Server) logFile() string { return filepath.Join(s.Dir, "log") }
 
-func (s *Server) start() error {
+// Relaunch starts the server, which does not run, on the same port and directory, and waits
+// until it answers.
+func (s *Server) Relaunch() error {
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := append([]string{
+	var args []string
+	if s.conf != "" {
+		args = append(args, s.conf)
+	}
+	args = append(args,
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.Dir, "--daemonize", "no",
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no",
-	}, s.args...)
-	cmd := exec.Command("redis-server", args...)
+	)
+	cmd := exec.Command(program(), append(args, s.args...)...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -148,7 +180,7 @@ func (s *Server) start() error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	s.Kill()
-	return fmt.Errorf("redis-server at %s did not answer", s.Addr)
+	return fmt.Errorf("%s at %s did not answer", program(), s.Addr)
 }
 
 func exited(cmd *exec.Cmd) bool {
@@ -157,14 +189,12 @@ func exited(cmd *exec.Cmd) bool {
 	return err != nil || pid != 0
 }
 
-func freeAddr(t testing.TB) string { return "127.0.0.1:" + strconv.Itoa(freePort(t)) }
-
-func freePort(t testing.TB) int {
-	t.Helper()
+// FreePort returns a port of loopback that nobody listens on.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
