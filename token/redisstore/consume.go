@@ -15,7 +15,7 @@ var (
 	consumeClaimedSource string
 )
 
-var consumeScript = newScript("consume", true, getex, read, consumeSource, functions, consumeClaimedSource)
+var consumeScript = newSharedScript("consume", true, several, read, consumeSource, functions, consumeClaimedSource, severalEnd)
 
 // Consume uses a token up, in the mode that it was issued in. A call whose caller hangs up
 // is carried out all the same.
@@ -75,16 +75,16 @@ func (s *Store) ConsumeBatch(ctx context.Context, cs []token.Consumption) ([]tok
 // consumption returns the call that consumes c, which is of record mode.
 func (s *Store) consumption(c token.Consumption) *call {
 	attempt := c.Attempt.Hash()
-	var digest []byte
+	hashes := attempt[:]
 	if c.Digest != "" {
-		h := c.Digest.Hash()
-		digest = h[:]
+		digest := c.Digest.Hash()
+		hashes = append(hashes, digest[:]...)
 	}
-	expires, ends := c.Token.ExpiresAt.UnixMilli(), last(c.Token).UnixMilli()
+	ends := last(c.Token).UnixMilli()
 	return &call{
 		script: consumeScript,
 		keys:   []string{s.key(c.User, c.Token.ID)},
-		args:   []any{attempt[:], digest, expires, ends, bytes48(ends), ends + keptOn.Milliseconds()},
+		args:   []any{hashes, c.Token.ExpiresAt.UnixMilli(), bytes48(ends), ends + keptOn.Milliseconds()},
 	}
 }
 

@@ -1,11 +1,13 @@
--- Consumes one token, at most once. What was claimed before is consume_claimed.lua's, which
--- comes behind.
--- KEYS[1]  the token's record
--- ARGV[1]  hash of the attempt: every re-send of one call sends the same one
--- ARGV[2]  hash of the digest, or ''
--- ARGV[3]  expiry, ms           ARGV[4]  expiry + retention, ms
--- ARGV[5]  ARGV[4] as in a record                  ARGV[6]  when Redis drops a used one, ms
--- returns  consumed             used now
+-- Consumes tokens, each at most once; this is the inside of answer, of several.lua. What was
+-- claimed before is consume_claimed.lua's, which comes behind.
+-- KEYS     the tokens' records
+-- ARGV     for each token:
+--   + 1    hash of the attempt, and that of the digest if there is one: every re-send of one
+--          call sends the same ones
+--   + 2    expiry, ms            + 3  expiry + retention, as in a record
+--   + 4    when Redis drops a used one, ms
+-- returns  for each token, in order:
+--          consumed             used now
 --          consumed record      the same, of a token that was claimed before
 --          replayed record      this attempt had used it
 --          used record          used by another, or completed
@@ -15,23 +17,23 @@
 --          stale | expired | lost
 --          unknown record       a state of a later release, or delete mode's: a fault
 
-if state == ISSUED and not ends and byte(rec, 2) < DELETE and now < tonumber(ARGV[3]) then
-  rec = '\1\2' .. sub(rec, 3, 16) .. ARGV[5] .. stamp .. '\0\0\0\0' .. ARGV[1] .. ARGV[2]
-  call('SET', KEYS[1], rec, 'PXAT', ARGV[6])
+if state == ISSUED and not ends and byte(rec, 2) < DELETE and now < tonumber(ARGV[at + 2]) then
+  put(key, '\1\2' .. sub(rec, 3, 16) .. ARGV[at + 3] .. stamp .. '\0\0\0\0' .. ARGV[at + 1], ARGV[at + 4])
   return 'consumed ' .. stamp
 end
-if (state == USED or state == CLAIMED or state == COMPLETED) and ARGV[2] ~= '' and #rec >= 56 then
-  local digest = sub(rec, 45, 56)
-  if digest ~= ARGV[2] and digest ~= NONE then
+local attempt, digest = sub(ARGV[at + 1], 1, 12), sub(ARGV[at + 1], 13)
+if (state == USED or state == CLAIMED or state == COMPLETED) and digest ~= '' and #rec >= 56 then
+  local kept = sub(rec, 45, 56)
+  if kept ~= digest and kept ~= NONE then
     return 'mismatch ' .. stamp .. sub(rec, 1, 56)
   end
 end
 if state == USED then
-  if sub(rec, 33, 44) ~= ARGV[1] then
+  if sub(rec, 33, 44) ~= attempt then
     return 'used ' .. stamp .. rec
   end
   -- Written again, changing nothing, so that WAIT has something to wait for.
-  call('SET', KEYS[1], rec, 'PXAT', string.format('%.0f', ends + 60000))
+  put(key, rec, string.format('%.0f', ends + 60000))
   return 'replayed ' .. stamp .. rec
 end
 if state == COMPLETED then
@@ -43,11 +45,15 @@ end
 if rec and (state ~= ISSUED and state ~= CLAIMED or byte(rec, 2) >= DELETE) then
   return 'unknown ' .. stamp .. rec
 end
+local last = tonumber(ARGV[at + 4]) - 60000
 if state ~= CLAIMED then
-  if now >= tonumber(ARGV[4]) then
+  if not rec then
+    call('GETEX', key) -- what is not a record at all is a fault; MGET says nothing of it
+  end
+  if now >= last then
     return 'stale ' .. stamp
   end
-  if now >= tonumber(ARGV[3]) then
+  if now >= tonumber(ARGV[at + 2]) then
     return 'expired ' .. stamp
   end
   if not rec then

@@ -1,8 +1,8 @@
 -- What is left of consume.lua, behind functions.lua: a token that was claimed and released,
 -- or whose claim may be taken over.
 
-local number, digest, used = fence(rec), ARGV[2], USED
-ends = math.max(ends, tonumber(ARGV[4]))
+local number, used = fence(rec), USED
+ends = math.max(ends, last)
 if state == CLAIMED then
   if now < u48(rec, 23) then
     return 'progress ' .. stamp .. rec
@@ -14,9 +14,9 @@ if state == CLAIMED then
   digest = digest ~= '' and digest or sub(rec, 45, 56)
   ends = math.max(ends, now + u32(rec, 13) * 1000)
 end
-rec = '\1' .. char(used) .. sub(rec, 3, 16) .. bytes48(ends) .. stamp .. bytes32(number) .. ARGV[1] .. digest
-write(KEYS[1], rec, ends)
+rec = '\1' .. char(used) .. sub(rec, 3, 16) .. bytes48(ends) .. stamp .. bytes32(number) .. attempt .. digest
+put(key, rec, int(ends + 60000))
 if state == CLAIMED then
-  tell(KEYS[1])
+  tell(key)
 end
 return 'consumed ' .. stamp .. rec

@@ -13,7 +13,7 @@ import (
 //go:embed issue.lua
 var issueSource string
 
-var issueScript = newScript("issue", true, issueSource)
+var issueScript = newSharedScript("issue", true, issueSource)
 
 // Issue makes the records of new tokens. A call whose caller hangs up is carried out all
 // the same.
@@ -54,17 +54,17 @@ func (s *Store) issuing(n token.NewRecords) *call {
 		keys = append(keys, TokenKey(s.opts.Prefix, user, id))
 	}
 	life := int64(n.TTL / time.Second)
-	state := []byte{stateIssued}
+	state := []byte{recordVersion, stateIssued}
 	if n.Mode == token.Delete {
-		state[0] |= flagDelete
+		state[1] |= flagDelete
 	}
 	var spans [8]byte
 	binary.BigEndian.PutUint32(spans[:4], uint32(life))
 	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
-	args := append(make([]any, 0, 6), len(n.IDs), life+1, state, spans[:])
+	args := []any{len(n.IDs), life + 1, state, spans[:], "", ""}
 	if n.Rate.PerMinute > 0 {
 		keys = append(keys, RateKey(s.opts.Prefix, user))
-		args = append(args, float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst)
+		args[4], args[5] = float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst
 	}
 	return &call{script: issueScript, keys: keys, args: args, once: n.Mode == token.Delete}
 }

@@ -1,6 +1,10 @@
 package redisstore
 
-import "example.com/tokend/token"
+import (
+	"strings"
+
+	"example.com/tokend/token"
+)
 
 // Every key that tokend writes is spelled here. All keys of one user share a hash tag,
 // six characters of the user's hash, and so a Cluster slot: issue may touch the user's
@@ -31,4 +35,10 @@ func RateKey(prefix string, u token.UserHash) string {
 func tagged(b []byte, prefix, kind, hash string) []byte {
 	b = append(append(append(append(b, prefix...), ':'), kind...), ":{"...)
 	return append(append(b, hash[:tagLen]...), '}')
+}
+
+// tag returns key's hash tag.
+func tag(key string) string {
+	_, behind, _ := strings.Cut(key, "{")
+	return behind[:tagLen]
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -28,6 +27,10 @@ var (
 	read string
 	//go:embed functions.lua
 	functions string
+	//go:embed several.lua
+	several string
+	//go:embed several_end.lua
+	severalEnd string
 )
 
 // script is one call's Lua.
@@ -36,12 +39,22 @@ type script struct {
 	change bool   // whether it writes, so that replicas may be waited for
 	source string
 	sha    string
+	// several: it takes the keys and arguments of any number of calls, one after another, and
+	// answers with a reply for each; else those of one call, and answers with its reply.
+	several bool
 }
 
 func newScript(op string, change bool, parts ...string) *script {
 	source := prelude + strings.Join(parts, "")
 	sum := sha1.Sum([]byte(source))
-	return &script{op, change, source, hex.EncodeToString(sum[:])}
+	return &script{op: op, change: change, source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// newSharedScript returns a script of several calls.
+func newSharedScript(op string, change bool, parts ...string) *script {
+	sc := newScript(op, change, parts...)
+	sc.several = true
+	return sc
 }
 
 // reply is what every script answers; see prelude.lua.
@@ -62,52 +75,6 @@ type call struct {
 	err   error // a *token.Fault: a script's refusals are replies
 
 	called chan *flight // for the batcher: one to lead in, or nil when answered
-}
-
-// command returns c as a command: by the script's SHA-1, or whole where Redis does not
-// know that yet.
-func (c *call) command(ctx context.Context, whole bool) redis.Cmder {
-	name, script := "evalsha", c.script.sha
-	if whole {
-		name, script = "eval", c.script.source
-	}
-	args := make([]any, 0, 3+len(c.keys)+len(c.args))
-	args = append(args, name, script, len(c.keys))
-	for _, key := range c.keys {
-		args = append(args, key)
-	}
-	cmd := redis.NewCmd(ctx, append(args, c.args...)...)
-	if c.once {
-		return onceCmd{cmd}
-	}
-	return cmd
-}
-
-// onceCmd is a command that go-redis never sends again after it may have been carried
-// out; a redirection, which says that it was not, is followed all the same.
-type onceCmd struct{ *redis.Cmd }
-
-func (onceCmd) NoRetry() bool { return true }
-
-// take reads cmd's result into c.
-func (c *call) take(cmd redis.Cmder) {
-	if err := cmd.Err(); err != nil {
-		c.err = fault(c.script.op, err)
-		return
-	}
-	var text string
-	switch cmd := cmd.(type) {
-	case *redis.Cmd:
-		text, _ = cmd.Val().(string)
-	case onceCmd:
-		text, _ = cmd.Val().(string)
-	}
-	status, rest, ok := strings.Cut(text, " ")
-	if !ok || len(rest) < 6 {
-		c.err = fault(c.script.op, fmt.Errorf("script answered %d bytes that say nothing", len(text)))
-		return
-	}
-	c.reply, c.err = reply{status, millis(rest), rest[6:]}, nil
 }
 
 // run runs c in one round trip, within the store's timeout. A change is carried out even
@@ -132,7 +99,9 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 	case s.opts.NoBatching:
 		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
-		c.take(s.alone(ctx, c))
+		cmd := &command{calls: []*call{c}}
+		s.alone(ctx, cmd)
+		cmd.take()
 	default:
 		if err := s.batcher(nd).do(ctx, c, s.opts.Timeout); err != nil {
 			return reply{}, fault(c.script.op, err)
@@ -155,55 +124,45 @@ func (s *Store) runSafely(ctx context.Context, nd node, calls []*call) {
 	s.runOn(ctx, nd, calls)
 }
 
-// runOn runs calls on node, in one pipeline; those whose script it does not know, whole in
-// a second one. Where a change is to reach replicas, they are waited for on the same
-// connection.
+// runOn runs calls on node, in one pipeline. Where a change is to reach replicas, they are
+// waited for on the same connection.
 func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
-	for _, whole := range []bool{false, true} {
-		var unknown []*call
-		cmds := make([]redis.Cmder, len(calls))
+	for cmds := s.share(calls); len(cmds) > 0; {
 		waited, err := s.pipeline(ctx, node, calls[0].script.change, func(p redis.Pipeliner) {
-			for i, c := range calls {
-				cmds[i] = c.command(ctx, whole)
-				p.Process(ctx, cmds[i])
+			for _, cmd := range cmds {
+				p.Process(ctx, cmd.prepare(ctx))
 			}
 		})
-		for i, c := range calls {
-			if unknownScript(cmds[i].Err()) {
-				unknown = append(unknown, c)
+		var again []*command
+		for _, cmd := range cmds {
+			if err := cmd.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") {
+				s.slotted.Store(true)
+			}
+			if next := cmd.again(); len(next) > 0 {
+				again = append(again, next...)
 				continue
 			}
-			if moved(cmds[i].Err()) {
-				cmds[i] = s.alone(ctx, c) // the node does not hold the key any more
+			if moved(cmd.cmd.Err()) {
+				s.alone(ctx, cmd) // the node does not hold the key any more
 			}
-			if c.take(cmds[i]); c.err == nil && !waited {
-				c.err = fault(c.script.op, err)
+			cmd.take()
+			for _, c := range cmd.calls {
+				if c.err == nil && !waited {
+					c.err = fault(c.script.op, err)
+				}
 			}
 		}
-		if calls = unknown; len(calls) == 0 {
-			return
-		}
-	}
-	for _, c := range calls {
-		c.err = fault(c.script.op, errors.New("the server forgets its scripts at once"))
+		cmds = again
 	}
 }
 
-// alone sends c by itself. A cluster's client goes where it is told to.
-func (s *Store) alone(ctx context.Context, c *call) redis.Cmder {
-	cmd := c.command(ctx, false)
-	if unknownScript(s.rdb.Process(ctx, cmd)) {
-		cmd = c.command(ctx, true)
-		s.rdb.Process(ctx, cmd)
+// alone sends cmd by itself. A cluster's client goes where it is told to.
+func (s *Store) alone(ctx context.Context, cmd *command) {
+	if unknownScript(s.rdb.Process(ctx, cmd.prepare(ctx))) && !cmd.whole {
+		cmd.whole = true
+		s.rdb.Process(ctx, cmd.prepare(ctx))
 	}
-	return cmd
 }
-
-func moved(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
-}
-
-func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // fault says that the store gave no answer to op, and that asking again is safe.
 func fault(op string, err error) error { return &token.Fault{Op: op, Err: err} }

@@ -1,5 +1,6 @@
 // Package redisstore remembers tokens and claims in Redis 6.2 or newer, or Valkey: one short
-// record a token or key, one Lua script and one round trip a call.
+// record a token or key, one Lua script and one round trip a call, which calls that are under
+// way together share.
 //
 // Redis's clock is the only clock. Every change of record mode is one script in which all
 // checks precede the first write, and which finds its own attempt in the record, so
@@ -13,6 +14,7 @@ package redisstore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +30,7 @@ type Store struct {
 	opts     Options
 	batchers sync.Map // of node to *batcher
 	watches  watches
+	slotted  atomic.Bool // the server has said that keys of several slots are too many
 }
 
 // Options are a Store's.
