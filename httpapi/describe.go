@@ -23,6 +23,7 @@ func (s *Server) describe() {
 		s.echo.Add(method, wire.PathOpenAPI, s.openAPI)
 		s.echo.Add(method, wire.ProblemTypePrefix+":code", s.problemPage)
 	}
+	s.script()
 }
 
 // openAPI handles /openapi.yaml.

@@ -38,7 +38,9 @@ const (
 	PathLivez        = "/livez"
 	PathReadyz       = "/readyz"
 	PathOpenAPI      = "/openapi.yaml"
-	PathMetrics      = "/metrics" // of the admin listener
+	PathScript       = "/tokend.js"        // for browsers, as a module
+	PathScriptGlobal = "/tokend.global.js" // the same for a plain script element
+	PathMetrics      = "/metrics"          // of the admin listener
 )
 
 // PathClaim returns the path of a claim, which its release goes to.
