@@ -83,6 +83,7 @@ var (
 	ErrWrongUser       error = refusalCode(wire.CodeWrongUser)    // another user's token, which stays as it was
 	ErrWrongPurpose    error = refusalCode(wire.CodeWrongPurpose) // another purpose's, which stays as it was
 	ErrInvalidToken    error = refusalCode(wire.CodeTokenInvalid) // malformed, forged or signed by an unknown key
+	ErrTokenMissing    error = refusalCode(wire.CodeTokenMissing) // a form without its token, at a gateway or guard
 	ErrModeUnsupported error = refusalCode(wire.CodeModeUnsupported)
 	ErrRateLimited     error = refusalCode(wire.CodeRateLimited)
 

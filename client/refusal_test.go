@@ -31,6 +31,7 @@ var errOf = map[Code]error{
 	wire.CodeBodyTooLarge:         ErrBodyTooLarge,
 	wire.CodeUnsupportedMediaType: ErrUnsupportedMediaType,
 	wire.CodeRateLimited:          ErrRateLimited,
+	wire.CodeTokenMissing:         ErrTokenMissing,
 	wire.CodeRequestInProgress:    ErrInProgress,
 	wire.CodeClaimUnfinished:      ErrUnfinished,
 	wire.CodeClaimSuperseded:      ErrSuperseded,

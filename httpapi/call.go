@@ -66,7 +66,9 @@ func (c *call) outcomes() []outcome {
 	if c.status < http.StatusBadRequest && c.items != nil {
 		return c.items
 	}
-	c.outcome.status = c.status
+	if c.outcome.status == 0 {
+		c.outcome.status = c.status
+	}
 	return []outcome{c.outcome}
 }
 
@@ -90,6 +92,10 @@ func (c *call) succeed(body any) error {
 // fail answers with the problem that err is. It returns nil, as the answer is given.
 func (c *call) fail(err error) error {
 	p := c.problem(&c.outcome, err)
+	status := p.Status
+	if c.op == opGateway {
+		status = c.deny(p)
+	}
 	h := c.echo.Response().Header()
 	if p.RetryAfter > 0 {
 		h["Retry-After"] = []string{fmt.Sprint(p.RetryAfter)}
@@ -102,7 +108,7 @@ func (c *call) fail(err error) error {
 	if merr != nil {
 		b = []byte(`{"code":"internal","next":"retry","status":500}`)
 	}
-	c.write(p.Status, typeProblem, b)
+	c.write(status, typeProblem, b)
 	return nil
 }
 

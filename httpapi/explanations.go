@@ -120,6 +120,17 @@ have been taken out of the configuration too early. Show the form with a fresh
 token, for a person to send.`,
 		Show: `"Something went wrong with this page. Please check the form and send it again."`,
 	},
+	wire.CodeTokenMissing: {
+		Means: `A form came in without a token. A gateway that asks tokend about a request looks
+for it in the header Tokend-Token, and a service behind the guard in the field
+tokend_token too. This submission did nothing.`,
+		Do: `Fetch a token when the page is shown, and send it with the form. Behind a
+gateway a script must send it as the header Tokend-Token: what a plain form
+sends in its body is not seen there. If the token was sent, look for a proxy on
+the way that drops headers which it does not know.`,
+		Show: `The form again, with a token and everything that was filled in: "Please send the
+form again."`,
+	},
 	wire.CodeModeUnsupported: {
 		Means: `The token was issued in delete mode, or tokend runs in it, and only record mode
 can do what was asked: revoke or claim a token, claim a key. Nothing was changed.`,

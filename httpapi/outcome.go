@@ -110,6 +110,9 @@ func (o *outcome) refused(p *wire.Problem, err error) {
 // log writes the line of o, an outcome of c.
 func (s *Server) log(c *call, o *outcome, took time.Duration) {
 	refused := o.next != ""
+	if o.code == codePassed {
+		return
+	}
 	if !o.fault && (s.opts.Outcomes == LogNone || s.opts.Outcomes == LogRefusals && !refused) {
 		return
 	}

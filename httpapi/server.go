@@ -57,6 +57,7 @@ type Options struct {
 	ResultBytes int64
 
 	CORSOrigins []string // whose pages may call, as browsers send them; none where empty
+	Gateway     Gateway
 }
 
 // Server answers the API's calls. It is safe for concurrent use.
@@ -78,6 +79,7 @@ func New(opts Options) *Server {
 	if opts.ResultBytes == 0 {
 		opts.ResultBytes = 262144
 	}
+	opts.Gateway = opts.Gateway.prepared()
 	s := &Server{opts: opts, echo: echo.New(), ready: newReadiness(opts.Ping)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.echo.HTTPErrorHandler = s.unrouted
@@ -95,6 +97,7 @@ func New(opts Options) *Server {
 	s.echo.POST(wire.PathRenew(":claim"), handle(s, opRenew, consumers, s.renew))
 	s.echo.PUT(wire.PathResult(":claim"), handle(s, opComplete, consumers, s.complete))
 	s.echo.DELETE(wire.PathClaim(":claim"), handle(s, opRelease, consumers, s.release))
+	s.routeGateway()
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		s.echo.Add(method, wire.PathLivez, s.livez)
 		s.echo.Add(method, wire.PathReadyz, s.readyz)
@@ -136,13 +139,14 @@ const (
 	opRenew        = "renew"
 	opComplete     = "complete"
 	opRelease      = "release"
+	opGateway      = "gateway"
 	opNone         = "none" // no route
 )
 
 // ops are the calls that have an endpoint.
 var ops = []string{
 	opIssue, opIssueBatch, opConsume, opConsumeBatch, opStatus, opRevoke,
-	opClaim, opClaimStatus, opCommit, opRenew, opComplete, opRelease,
+	opClaim, opClaimStatus, opCommit, opRenew, opComplete, opRelease, opGateway,
 }
 
 // handle returns the one path that every call takes: who is calling, whether admit lets

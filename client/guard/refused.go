@@ -75,7 +75,6 @@ var details = map[client.Code]string{
 
 // titles are those of the codes that are not in tokend's table, or mean something else here.
 var titles = map[client.Code]string{
-	CodeTokenMissing:           "No token was sent",
 	wire.CodeOutcomeUnknown:    "The outcome is not known",
 	wire.CodeStoreUnavailable:  "Not possible at the moment",
 	wire.CodeForbidden:         "Not from this site",
@@ -95,7 +94,7 @@ func newRefused(code client.Code, err error) *Refused {
 	}
 	switch {
 	case code == CodeTokenMissing:
-		no.Status, no.Next, no.Field = http.StatusBadRequest, client.NextReissue, FieldToken
+		no.Field = FieldToken
 	case no.Next == wire.NextRetry:
 		no.Next, no.RetryAfter = client.NextWait, retryLater
 	}

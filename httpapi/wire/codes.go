@@ -28,6 +28,7 @@ const (
 	CodeBodyTooLarge         Code = "body_too_large"
 	CodeUnsupportedMediaType Code = "unsupported_media_type"
 	CodeRateLimited          Code = "rate_limited"
+	CodeTokenMissing         Code = "token_missing"
 	CodeRequestInProgress    Code = "request_in_progress"
 	CodeClaimUnfinished      Code = "claim_unfinished"
 	CodeClaimSuperseded      Code = "claim_superseded"
@@ -75,6 +76,7 @@ var kinds = []Kind{
 	{CodeWrongUser, http.StatusForbidden, NextStop, "The token is another user's", false},
 	{CodeWrongPurpose, http.StatusForbidden, NextStop, "The token is for another purpose", false},
 	{CodeTokenInvalid, http.StatusBadRequest, NextStop, "Not a token of this service", false},
+	{CodeTokenMissing, http.StatusBadRequest, NextReissue, "No token was sent", false},
 	{CodeModeUnsupported, http.StatusConflict, NextFix, "Not possible in delete mode", false},
 	{CodeStoreUnavailable, http.StatusServiceUnavailable, NextRetry, "The store cannot be asked", true},
 	{CodeOutcomeUnknown, http.StatusServiceUnavailable, NextVerify, "The store's answer was lost", true},

@@ -9,6 +9,3 @@ const (
 
 // HeaderBodyOmitted stands in a replay whose body was too long to be kept.
 const HeaderBodyOmitted = "Tokend-Body-Omitted"
-
-// CodeTokenMissing refuses a submission that came without a token: 400, NextReissue.
-const CodeTokenMissing Code = "token_missing"
