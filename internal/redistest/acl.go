@@ -47,7 +47,7 @@ func Rules(name, password string) ([]string, error) {
 const Password = "redistest"
 
 // ForCluster is what the user tokend needs besides, to find the nodes of a cluster.
-var ForCluster = []string{"+cluster|slots", "+command"}
+var ForCluster = []string{"+cluster|slots"}
 
 // AddUser adds the user called name to the server, who may do what deploy/redis.acl allows,
 // and more.
