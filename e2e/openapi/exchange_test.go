@@ -16,6 +16,7 @@ import (
 	"github.com/pb33f/libopenapi-validator/config"
 	"github.com/pb33f/libopenapi-validator/schema_validation"
 
+	"example.com/tokend/httpapi"
 	"example.com/tokend/httpapi/auth"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/token"
@@ -31,7 +32,9 @@ type exchange struct {
 	arrange func(*service)        // what happens before; may be nil
 	caller  string                // the bearer; none where empty
 	header  http.Header           // more headers
-	body    func(*service) string // none where nil
+	headers func(*service) http.Header
+	options func(*httpapi.Options) // of the service; may be nil
+	body    func(*service) string  // none where nil
 
 	status int
 	words  []string // see [answer]
@@ -251,6 +254,7 @@ func exchanges() []exchange {
 		common(askStatus, consumer, issuer, of(fresh)),
 		common(revokeOne, consumer, issuer, of(fresh)),
 		claimExchanges(),
+		gatewayExchanges(),
 	)
 }
 
@@ -263,7 +267,7 @@ func TestExchanges(t *testing.T) {
 	for _, x := range table {
 		t.Run(x.operation+"/"+x.name, func(t *testing.T) {
 			ran++
-			s := newService(t)
+			s := newService(t, x.options)
 			req, resp := s.do(x)
 			got, body := answersOf(t, x.operation, resp)
 			if want := x.answers(); !maps.Equal(got, want) {
@@ -361,6 +365,10 @@ func (s *service) do(x exchange) (again func() *http.Request, resp *http.Respons
 	if x.body != nil {
 		body = x.body(s)
 	}
+	var more http.Header
+	if x.headers != nil {
+		more = x.headers(s)
+	}
 	if x.arrange != nil {
 		x.arrange(s)
 	}
@@ -374,6 +382,7 @@ func (s *service) do(x exchange) (again func() *http.Request, resp *http.Respons
 			req.Header.Set("Content-Type", wire.TypeJSON)
 		}
 		maps.Copy(req.Header, x.header)
+		maps.Copy(req.Header, more)
 		return req
 	}
 	resp, err := http.DefaultClient.Do(again())

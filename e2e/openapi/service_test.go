@@ -35,7 +35,7 @@ const burst = 3
 
 var secret = []byte("a secret of thirty-two bytes, ok")
 
-func newService(t *testing.T) *service {
+func newService(t *testing.T, edit ...func(*httpapi.Options)) *service {
 	t.Helper()
 	r, err := devredis.StartAt("127.0.0.1:0", time.Now())
 	if err != nil {
@@ -63,10 +63,16 @@ func newService(t *testing.T) *service {
 	opts.Mode = token.Delete
 	s.deleting = token.NewService(ring, store, opts)
 	s.faults = faults{Tokens: s.tokens, callers: callers}
-	s.api = httpapi.New(httpapi.Options{
+	api := httpapi.Options{
 		Tokens: &s.faults, Callers: &s.faults, Ping: store.Ping, Log: slog.New(slog.DiscardHandler),
 		Metrics: httpapi.NewMetrics("test", "go", ring.KeyIDs(), func() httpapi.Pool { return httpapi.Pool{} }),
-	})
+	}
+	for _, e := range edit {
+		if e != nil {
+			e(&api)
+		}
+	}
+	s.api = httpapi.New(api)
 	s.http = httptest.NewServer(s.api)
 	t.Cleanup(s.http.Close)
 	return s
