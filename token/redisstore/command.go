@@ -144,8 +144,4 @@ func (c *call) take(text string) {
 	c.reply, c.err = reply{status, millis(rest), rest[6:]}, nil
 }
 
-func moved(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
-}
-
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }

@@ -35,13 +35,35 @@ func (c *onceInt) surelyNotDone(err error) bool {
 	return !c.read || errors.As(err, &said)
 }
 
-// deleteOn consumes cs, all of delete mode and on node, in one pipeline behind TIME.
+// deleteOn consumes cs, all of delete mode and on node, in one pipeline behind TIME; what node
+// does not hold any more, where it says that it is.
 func (s *Store) deleteOn(ctx context.Context, node node, cs []token.Consumption) ([]token.Consumed, []error) {
+	done, errs := s.deleteAt(ctx, node, false, cs)
+	for i, err := range errs {
+		var f *token.Fault
+		if !errors.As(err, &f) || !moved(f.Err) {
+			continue
+		}
+		there, asking, why := s.redirected(node, f.Err)
+		if why != nil {
+			continue
+		}
+		got, err := s.deleteAt(ctx, there, asking, cs[i:i+1])
+		done[i], errs[i] = got[0], err[0]
+		there.Close()
+	}
+	return done, errs
+}
+
+// deleteAt is deleteOn without redirections. asking is for keys in a slot that is on its way
+// to node.
+func (s *Store) deleteAt(ctx context.Context, node node, asking bool, cs []token.Consumption) ([]token.Consumed, []error) {
 	var clock *redis.TimeCmd
 	dels := make([]*onceInt, len(cs))
 	waited, why := s.pipeline(ctx, node, true, func(p redis.Pipeliner) {
 		clock = p.Time(ctx)
 		for i, c := range cs {
+			ask(ctx, p, asking)
 			dels[i] = &onceInt{IntCmd: redis.NewIntCmd(ctx, "del", s.key(c.User, c.Token.ID))}
 			p.Process(ctx, dels[i])
 		}

@@ -64,11 +64,7 @@ func (s *Store) pipeline(ctx context.Context, nd node, change bool, add func(red
 		}
 		return nil
 	})
-	if err != nil && redis.HasErrorPrefix(err, "MOVED") {
-		if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx)
-		}
-	}
+	s.reload(ctx, err)
 	switch {
 	case wait == nil:
 		return true, nil

@@ -143,7 +143,8 @@ func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
 				continue
 			}
 			if moved(cmd.cmd.Err()) {
-				s.alone(ctx, cmd) // the node does not hold the key any more
+				s.follow(ctx, node, cmd)
+				continue
 			}
 			cmd.take()
 			for _, c := range cmd.calls {
