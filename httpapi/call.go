@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -143,7 +144,8 @@ func requestID(h http.Header) string {
 	if ids := h[wire.HeaderRequestID]; len(ids) == 1 && validRequestID(ids[0]) {
 		return ids[0]
 	}
-	return rand.Text()
+	// It names a request and is no secret.
+	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
 }
 
 func validRequestID(id string) bool {

@@ -76,16 +76,22 @@ func (t Time) Time() time.Time { return t.t }
 // IsZero tells whether t is left out.
 func (t Time) IsZero() bool { return t.t.IsZero() }
 
-const timeFormat = "2006-01-02T15:04:05.000Z"
-
 // String returns t as it stands on the wire.
-func (t Time) String() string { return t.t.Format(timeFormat) }
+func (t Time) String() string {
+	b, _ := t.AppendText(make([]byte, 0, len("2006-01-02T15:04:05.000Z")))
+	return string(b)
+}
 
 // MarshalText writes t as it stands on the wire.
 func (t Time) MarshalText() ([]byte, error) { return t.AppendText(nil) }
 
 // AppendText appends t as it stands on the wire.
-func (t Time) AppendText(b []byte) ([]byte, error) { return t.t.AppendFormat(b, timeFormat), nil }
+func (t Time) AppendText(b []byte) ([]byte, error) {
+	// Whole seconds have a fast way in time; a layout with milliseconds is interpreted.
+	b = t.t.AppendFormat(b, time.RFC3339)
+	ms := t.t.Nanosecond() / 1e6
+	return append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z'), nil
+}
 
 // UnmarshalText reads any RFC 3339 time.
 func (t *Time) UnmarshalText(b []byte) error {
