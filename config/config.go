@@ -20,6 +20,7 @@ type Config struct {
 	Signing     Signing
 	Auth        Auth
 	CORS        CORS
+	Gateway     Gateway
 	Rate        token.Rate // PerMinute 0: off
 	Limits      Limits
 	Purposes    map[token.Purpose]Purpose // nil: any purpose may be issued
@@ -93,6 +94,16 @@ func (a *Auth) Given() bool {
 
 // CORS lists the origins whose pages may call.
 type CORS struct{ Origins []string }
+
+// Gateway names the headers that gateways overwrite in every request, whatever their client
+// sent. Each is empty where there is none.
+type Gateway struct {
+	MethodHeader  string // empty: the two usual ones, which must agree
+	UserHeader    string // empty: the user's JWT
+	PurposeHeader string
+	AttemptHeader string
+	AllowedStatus int // 200 or 204
+}
 
 // Limits bound what a caller may send.
 type Limits struct{ BodyBytes int }

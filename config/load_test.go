@@ -74,6 +74,7 @@ func TestDefaults(t *testing.T) {
 		Keys:    Keys{Retention: 24 * time.Hour},
 		Results: Results{MaxBytes: 262144},
 		Auth:    Auth{Leeway: 30 * time.Second, UserClaim: "sub", ScopeClaim: "scope"},
+		Gateway: Gateway{AllowedStatus: 204},
 		Rate:    token.Rate{PerMinute: 120, Burst: 120},
 		Limits:  Limits{BodyBytes: 65536},
 		Log:     Log{Format: LogJSON, Outcomes: LogAll, User: UserHash},
@@ -119,7 +120,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"address": "127.0.0.1:1234", "bool": "true", "duration": "7s", "number": "2000", "file": "x",
 		"url": "https://issuer.example/keys", "password": "p" + canary, "text": "abc", "level": "warn",
 		"format": "text", "which": "none", "how": "plain", "alg": "HS512", "claim": "uid",
-		"claim=value": "gty=client", "list": "https://a.example", "secrets": goodSecret, "keys": goodKey,
+		"claim=value": "gty=client", "header": "X-Own", "status": "200", "list": "https://a.example", "secrets": goodSecret, "keys": goodKey,
 	}
 	for _, s := range Settings() {
 		text := example[s.Type]
@@ -297,6 +298,12 @@ func TestFaults(t *testing.T) {
 		{name: "keys", environ: []string{"TOKEND_SIGNING_KEYS=k1:" + canary}, want: []string{`signing key "k1"`}},
 		{name: "user claim", environ: []string{"TOKEND_AUTH_USER_CLAIM="}, want: []string{"must not be empty"}},
 		{name: "empty audience", environ: []string{"TOKEND_AUTH_AUDIENCE=a,,b"}, want: []string{"item 2 must not be empty"}},
+		{name: "no header", environ: []string{"TOKEND_GATEWAY_USER_HEADER=X User"}, want: []string{"must be the name of a header"}},
+		{name: "a client's header for the attempt", environ: []string{"TOKEND_GATEWAY_ATTEMPT_HEADER=X-Request-Id"}, want: []string{"must be a header that gateways overwrite"}},
+		{name: "a browser's key for the attempt", environ: []string{"TOKEND_GATEWAY_ATTEMPT_HEADER=idempotency-key"}, want: []string{"must be a header that gateways overwrite"}},
+		{name: "one header for two things", environ: []string{"TOKEND_GATEWAY_USER_HEADER=X-A", "TOKEND_GATEWAY_ATTEMPT_HEADER=x-a"}, want: []string{"gateway.attempt_header in YAML: must not be the header of gateway.user_header"}},
+		{name: "the method for the user", environ: []string{"TOKEND_GATEWAY_USER_HEADER=X-Forwarded-Method"}, want: []string{"must not be a header that holds a method"}},
+		{name: "status of a gateway", environ: []string{"TOKEND_GATEWAY_ALLOWED_STATUS=201"}, want: []string{"must be 204 or 200"}},
 		{name: "any origin", environ: []string{"TOKEND_CORS_ORIGINS=*"}, want: []string{"must not be *"}},
 		{name: "origin with a path", environ: []string{"TOKEND_CORS_ORIGINS=https://a.example/"}, want: []string{"as browsers send it"}},
 		{name: "origin in capitals", environ: []string{"TOKEND_CORS_ORIGINS=https://A.example"}, want: []string{"as browsers send it"}},

@@ -127,6 +127,34 @@ func keyPrefix(s string) (string, error) {
 	return s, nil
 }
 
+// clientsOwn are headers that gateways hand on as their client sent them, or that mean
+// something else already. A client that chose its own attempt would be served twice.
+var clientsOwn = []string{
+	"authorization", "connection", "content-length", "content-type", "cookie", "host", "idempotency-key",
+	"tokend-authorization", "tokend-token", "traceparent", "tracestate", "transfer-encoding", "x-request-id",
+}
+
+func gatewayHeader(s string) (string, error) {
+	for _, r := range s {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("!#$%&'*+-.^_`|~", r):
+		default:
+			return "", errors.New("must be the name of a header")
+		}
+	}
+	if slices.Contains(clientsOwn, strings.ToLower(s)) {
+		return "", errors.New("must be a header that gateways overwrite in every request, Tokend-User, Tokend-Purpose or Tokend-Attempt say, and not one that clients send")
+	}
+	return s, nil
+}
+
+func allowedStatus(s string) (int, error) {
+	if s != "200" && s != "204" {
+		return 0, errors.New("must be 204 or 200")
+	}
+	return strconv.Atoi(s)
+}
+
 func signingKeys(s string) ([]token.Key, error) {
 	if s == "" {
 		return nil, nil

@@ -11,6 +11,32 @@ import (
 func (c *Config) check(f *Faults) {
 	c.checkListeners(f)
 	c.checkDurations(f)
+	c.checkGateway(f)
+}
+
+// checkGateway sees to it that no header is two things at once.
+func (c *Config) checkGateway(f *Faults) {
+	first := map[string]string{}
+	for _, h := range []struct{ setting, name string }{
+		{"gateway.method_header", c.Gateway.MethodHeader},
+		{"gateway.user_header", c.Gateway.UserHeader},
+		{"gateway.purpose_header", c.Gateway.PurposeHeader},
+		{"gateway.attempt_header", c.Gateway.AttemptHeader},
+	} {
+		name := strings.ToLower(h.name)
+		switch other, taken := first[name]; {
+		case name == "":
+		case taken:
+			f.Add(h.setting, "must not be the header of "+other)
+		case name == "x-forwarded-method" || name == "x-original-method":
+			if h.setting != "gateway.method_header" {
+				f.Add(h.setting, "must not be a header that holds a method")
+			}
+		}
+		if _, taken := first[name]; !taken {
+			first[name] = h.setting
+		}
+	}
 }
 
 func (c *Config) checkListeners(f *Faults) {

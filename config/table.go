@@ -185,6 +185,31 @@ var settings = []Setting{
 		set:  listField(func(c *Config) *[]string { return &c.CORS.Origins }, origin),
 	},
 	{
+		Name: "gateway.method_header", Type: "header",
+		Help: "header in which gateways tell the method of the request that they ask about, and which they always overwrite, as all of gateway's; empty: X-Forwarded-Method and X-Original-Method, which must agree",
+		set:  field(func(c *Config) *string { return &c.Gateway.MethodHeader }, orEmpty(gatewayHeader)),
+	},
+	{
+		Name: "gateway.user_header", Type: "header",
+		Help: "header in which gateways tell the user; empty: a user's JWT in Authorization",
+		set:  field(func(c *Config) *string { return &c.Gateway.UserHeader }, orEmpty(gatewayHeader)),
+	},
+	{
+		Name: "gateway.purpose_header", Type: "header",
+		Help: "header in which gateways tell the purpose; empty: it is default",
+		set:  field(func(c *Config) *string { return &c.Gateway.PurposeHeader }, orEmpty(gatewayHeader)),
+	},
+	{
+		Name: "gateway.attempt_header", Type: "header",
+		Help: "header in which gateways tell what they make up for each request, for those that may ask twice; empty: the attempt is made up here",
+		set:  field(func(c *Config) *string { return &c.Gateway.AttemptHeader }, orEmpty(gatewayHeader)),
+	},
+	{
+		Name: "gateway.allowed_status", Type: "status", Default: "204",
+		Help: "status that lets a request through: 204, or 200, which Envoy wants",
+		set:  field(func(c *Config) *int { return &c.Gateway.AllowedStatus }, allowedStatus),
+	},
+	{
 		Name: "rate.issue_per_minute", Type: "number", Default: "120",
 		Help: "tokens that a user may be issued a minute, in all instances together; 0: no limit",
 		set:  field(func(c *Config) *int { return &c.Rate.PerMinute }, number(0, 1_000_000)),

@@ -101,6 +101,10 @@ func (s *service) assemble(cfg *config.Config) error {
 		BodyBytes:   int64(cfg.Limits.BodyBytes),
 		ResultBytes: int64(cfg.Results.MaxBytes),
 		CORSOrigins: cfg.CORS.Origins,
+		Gateway: httpapi.Gateway{
+			MethodHeader: cfg.Gateway.MethodHeader, UserHeader: cfg.Gateway.UserHeader, PurposeHeader: cfg.Gateway.PurposeHeader,
+			AttemptHeader: cfg.Gateway.AttemptHeader, Allowed: cfg.Gateway.AllowedStatus,
+		},
 	})
 	if s.public, err = listen("listen", cfg.Listen, s.api, s.log); err != nil {
 		return err
