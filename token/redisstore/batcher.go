@@ -24,6 +24,23 @@ type batcher struct {
 	mu     sync.Mutex
 	queue  []*call   // of those who wait to be sent, in order
 	flying []*flight // in flight, or about to be
+
+	seats sync.Pool // of *seat that nobody sends to any more
+}
+
+// seat is what a call waits with.
+type seat struct {
+	called chan *flight
+	timer  *time.Timer
+}
+
+func (b *batcher) seat() *seat {
+	if s, ok := b.seats.Get().(*seat); ok {
+		return s
+	}
+	s := &seat{make(chan *flight, 1), time.NewTimer(stall)}
+	s.timer.Stop()
+	return s
 }
 
 // flight is a place for one batch after another.
@@ -61,17 +78,22 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 		b.mu.Unlock()
 		return errQueueFull
 	}
-	c.called = make(chan *flight, 1)
+	s := b.seat()
+	c.called = s.called
 	b.queue = append(b.queue, c)
 	b.mu.Unlock()
-	return b.wait(ctx, c, timeout)
+	err := b.wait(ctx, c, s.timer, timeout)
+	s.timer.Stop()
+	if err == nil { // else who leads c's batch may send to it yet
+		b.seats.Put(s)
+	}
+	return err
 }
 
 // wait waits until c, which is in the queue, is answered, or leads.
-func (b *batcher) wait(ctx context.Context, c *call, timeout time.Duration) error {
+func (b *batcher) wait(ctx context.Context, c *call, timer *time.Timer, timeout time.Duration) error {
 	began := time.Now()
-	timer := time.NewTimer(min(stall, timeout))
-	defer timer.Stop()
+	timer.Reset(min(stall, timeout))
 	for {
 		select {
 		case f := <-c.called:
