@@ -6,36 +6,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"example.com/tokend/e2e/internal/topology"
 	"example.com/tokend/token"
 	"example.com/tokend/token/redisstore"
 	"example.com/tokend/token/tokentest"
 )
 
-func startCluster(t *testing.T, replicas int) *topology.Cluster {
-	t.Helper()
-	c, err := topology.StartCluster(t.TempDir(), 3, replicas)
-	must(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
-func startSentinel(t *testing.T) *topology.Sentinel {
-	t.Helper()
-	s, err := topology.StartSentinel(t.TempDir(), 2)
-	must(t, err)
-	t.Cleanup(s.Close)
-	return s
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// runSuite runs the behaviour suite on rdb, for which replicas are waited.
+// runSuite runs the behaviour suite on rdb, where so many replicas are waited for.
 func runSuite(t *testing.T, rdb redis.UniversalClient, replicas int) {
 	t.Cleanup(func() { rdb.Close() })
 	tokentest.Run(t, func(t *testing.T) tokentest.Backend {

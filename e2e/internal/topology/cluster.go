@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"example.com/tokend/internal/redistest"
+	"example.com/tokend/token"
+	"example.com/tokend/token/redisstore"
 )
 
 // Slots is how many a cluster has.
@@ -178,13 +180,33 @@ func (c *Cluster) MasterOf(slot int) int {
 	panic("no such slot")
 }
 
+// Slot returns the one that all keys of user are in.
+func (c *Cluster) Slot(user string) int {
+	slot, err := c.Masters[len(c.Masters)-1].Client.ClusterKeySlot(context.Background(), redisstore.RateKey("", token.User(user).Hash())).Result()
+	if err != nil {
+		panic(err) // it knows without looking
+	}
+	return int(slot)
+}
+
+// UsersOf returns n users whose keys the i-th master holds.
+func (c *Cluster) UsersOf(i, n int) []string {
+	var users []string
+	for j := 0; len(users) < n; j++ {
+		if user := fmt.Sprintf("user %d", j); c.MasterOf(c.Slot(user)) == i {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
 // UntilPromoted waits until a replica of the i-th master has taken over, by all others'
 // word, and returns it.
 func (c *Cluster) UntilPromoted(i int) (*Node, error) {
 	var promoted *Node
 	err := Until("a replica of "+c.Masters[i].Addr+" has taken over", func() bool {
 		for _, r := range c.Replicas[i] {
-			if r.info("role") == "master" {
+			if r.IsMaster() {
 				promoted = r
 			}
 		}

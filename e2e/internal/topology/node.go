@@ -18,8 +18,6 @@ import (
 type Node struct {
 	*redistest.Server
 	Client *redis.Client // to look into it, and to tell it what to do
-
-	paused bool
 }
 
 // launch starts a node in a new directory below dir.
@@ -49,18 +47,6 @@ func (n *Node) close() {
 	n.Client.Close()
 }
 
-// Pause stops the node's process: connections stay, nothing is answered.
-func (n *Node) Pause() {
-	n.paused = true
-	n.Server.Pause()
-}
-
-// Resume ends a Pause.
-func (n *Node) Resume() {
-	n.paused = false
-	n.Server.Resume()
-}
-
 // info returns the value of name in the node's INFO, or "".
 func (n *Node) info(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -74,6 +60,9 @@ func (n *Node) info(name string) string {
 	return ""
 }
 
+// IsMaster tells whether the node says that it is one.
+func (n *Node) IsMaster() bool { return n.info("role") == "master" }
+
 // following tells whether the node is a replica of master and up to date.
 func (n *Node) following(master *Node) bool {
 	_, port, _ := net.SplitHostPort(master.Addr)
@@ -86,10 +75,15 @@ func (n *Node) replicate(master *Node) error {
 	if err := n.Client.ReplicaOf(context.Background(), host, port).Err(); err != nil {
 		return err
 	}
-	return Until(n.Addr+" follows "+master.Addr, func() bool { return n.following(master) })
+	return UntilFollowing(n, master)
 }
 
-// URL returns the nodes' addresses as tokend wants them, behind one another.
+// UntilFollowing waits until replica is one of master's and up to date.
+func UntilFollowing(replica, master *Node) error {
+	return Until(replica.Addr+" follows "+master.Addr, func() bool { return replica.following(master) })
+}
+
+// url returns the nodes' addresses as tokend wants them, behind one another.
 func url(nodes []*Node, params ...string) string {
 	for _, n := range nodes[1:] {
 		params = append(params, "addr="+n.Addr)

@@ -84,7 +84,7 @@ func (s *Sentinel) UntilPromoted() (*Node, error) {
 	var promoted *Node
 	err := Until("a replica has taken over", func() bool {
 		for _, r := range s.Replicas {
-			if r.info("role") == "master" {
+			if r.IsMaster() {
 				promoted = r
 			}
 		}

@@ -1,0 +1,203 @@
+// Package callers has many callers issue and consume tokens through a tokend while what it
+// depends on breaks. It remembers what was acknowledged, and tells afterwards what became
+// of that.
+package callers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/tokend/client"
+	"example.com/tokend/httpapi/wire"
+	"example.com/tokend/token"
+)
+
+const (
+	long = 30 * time.Minute // outlasts every run
+	// short is over when a run is looked at: what was not used is expired by then.
+	short = 2 * time.Second
+)
+
+// Callers are under way from Start to Stop.
+type Callers struct {
+	client *client.Client
+	users  []string
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	spent    []spent
+	answered map[string]time.Time // the last time that a user's consume was acknowledged
+	tally    Tally
+}
+
+// spent is a token whose consume was acknowledged.
+type spent struct {
+	item  client.Item
+	short bool
+	at    time.Time
+	rival string // another attempt that was granted it too
+}
+
+// Tally is what callers saw, and what became of the tokens that they were granted.
+type Tally struct {
+	Acknowledged int       // consumes
+	Faults       int       // calls without an answer: each of them was a store_unavailable or a broken connection
+	Revived      int       // tokens that were granted again after an acknowledged consume
+	Expired      int       // used tokens that read as expired, never used
+	Lost         int       // used tokens that read as token_lost
+	Unissued     int       // tokens whose acknowledged issue is lost, and which nobody had used
+	Wrong        []error   // answers that nothing explains
+	LastRevived  time.Time // when the latest of Revived was first acknowledged
+}
+
+// Start has n callers issue to users and consume, through c, whose calls are tried once. Each
+// of them rests for pace after each token.
+func Start(c *client.Client, users []string, n int, pace time.Duration) *Callers {
+	cs := &Callers{client: c, users: users, answered: make(map[string]time.Time)}
+	cs.ctx, cs.cancel = context.WithCancel(context.Background())
+	for range n {
+		cs.wg.Go(func() {
+			for cs.ctx.Err() == nil {
+				cs.once()
+				time.Sleep(pace)
+			}
+		})
+	}
+	return cs
+}
+
+// Stop ends the callers.
+func (c *Callers) Stop() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// once issues a token, consumes it, and asks for it once more with another attempt.
+func (c *Callers) once() {
+	user := c.users[rand.IntN(len(c.users))]
+	s := spent{short: rand.IntN(2) == 0}
+	ttl := long
+	if s.short {
+		ttl = short
+	}
+	got, err := c.client.Issue(c.ctx, user, client.TTL(ttl))
+	if err != nil {
+		c.failed("issue", err)
+		return
+	}
+	s.item = client.Item{User: user, Token: got.Value, Attempt: string(token.NewAttempt())}
+	for {
+		_, err = c.client.Consume(c.ctx, user, got.Value, client.Attempt(s.item.Attempt))
+		if err == nil {
+			break
+		}
+		switch down := c.failed("consume", err); {
+		case !down, s.short, c.ctx.Err() != nil: // a short one may expire meanwhile
+			return
+		}
+	}
+	s.at = time.Now()
+	c.acknowledged(s)
+}
+
+// acknowledged tries s's token with another attempt, and remembers it.
+func (c *Callers) acknowledged(s spent) {
+	rival := string(token.NewAttempt())
+	_, err := c.client.Consume(c.ctx, s.item.User, s.item.Token, client.Attempt(rival))
+	if err == nil {
+		s.rival = rival
+	} else if down := new(client.Fault); errors.As(err, &down) {
+		c.failed("consume", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent = append(c.spent, s)
+	c.answered[s.item.User] = s.at
+}
+
+// failed counts err and tells whether it is a fault. A token's issue that was lost
+// explains token_lost; nothing else explains a refusal of what is asked for the first time.
+func (c *Callers) failed(what string, err error) (fault bool) {
+	if c.ctx.Err() != nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var down *client.Fault
+	switch {
+	case errors.As(err, &down) && (down.Code == wire.CodeStoreUnavailable || down.Code == ""):
+		c.tally.Faults++
+		return true
+	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrExpired) && what == "consume":
+		c.tally.Unissued++
+	default:
+		c.tally.Wrong = append(c.tally.Wrong, fmt.Errorf("%s: %w", what, err))
+	}
+	return false
+}
+
+// Answered tells whether a consume of each user's was acknowledged since.
+func (c *Callers) Answered(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(c.users, func(user string) bool { return c.answered[user].Before(since) })
+}
+
+// Acknowledged returns how many consumes were, so far.
+func (c *Callers) Acknowledged() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.spent)
+}
+
+// Audit asks for each token that was granted once more, with another attempt, through c,
+// which goes on trying. The callers have stopped.
+func (c *Callers) Audit(through *client.Client) (Tally, error) {
+	time.Sleep(short + time.Second) // of Redis's clock, by which the short ones expire
+	t := c.tally
+	t.Acknowledged = len(c.spent)
+	for part := range slices.Chunk(c.spent, client.BatchMax) {
+		items := make([]client.Item, len(part))
+		for i, s := range part {
+			items[i] = client.Item{User: s.item.User, Token: s.item.Token}
+		}
+		got, err := through.ConsumeBatch(context.Background(), items)
+		if err != nil {
+			return t, err
+		}
+		for i, s := range part {
+			t.add(s, got[i].Err)
+		}
+	}
+	return t, nil
+}
+
+// add counts what became of s, whose token was asked for again.
+func (t *Tally) add(s spent, err error) {
+	var no *client.Refusal
+	errors.As(err, &no)
+	revived := s.rival != "" || err == nil
+	switch {
+	case revived:
+	case errors.Is(err, client.ErrUsed) && no.UsedBy == token.Attempt(s.item.Attempt).Hash().Ref():
+	case errors.Is(err, client.ErrExpired) && s.short:
+		t.Expired++
+	case errors.Is(err, client.ErrLost) && !s.short:
+		t.Lost++
+	default:
+		t.Wrong = append(t.Wrong, fmt.Errorf("a used token: %w", err))
+	}
+	if revived {
+		t.Revived++
+		if s.at.After(t.LastRevived) {
+			t.LastRevived = s.at
+		}
+	}
+}
