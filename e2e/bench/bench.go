@@ -34,7 +34,7 @@ func (b *bench) run(parts []string) (err error) {
 	for _, part := range []struct {
 		name string
 		run  func() error
-	}{{"closed", b.closed}, {"open", b.open}, {"direct", b.direct}, {"fiber", b.fiber}, {"redis", b.redisBenchmark}} {
+	}{{"closed", b.closed}, {"open", b.open}, {"ways", b.toRedis}, {"direct", b.direct}, {"fiber", b.fiber}, {"redis", b.redisBenchmark}} {
 		if slices.Contains(parts, part.name) {
 			if err := part.run(); err != nil {
 				return fmt.Errorf("%s: %w", part.name, err)

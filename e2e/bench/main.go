@@ -2,7 +2,7 @@
 // this machine, in one run, the servers in turns. Figures are medians of the rounds and
 // ratios: absolute times say more of the machine than of the program.
 //
-//	go run ./bench                                        all of it: eight minutes or so
+//	go run ./bench                                        all of it: a quarter of an hour or so
 //	go run ./bench -only closed -callers 64 -rounds 2     half a minute
 //
 // Its parts:
@@ -11,6 +11,9 @@
 //	        tokend as built with everything on (JWTs, log, metrics; issue and consume by
 //	        turns), and the same API with each call a round trip of its own (plain)
 //	open    in an open loop, by tokend bench: tokend and plain at some arrival rates
+//	ways    what plain's server takes with other ways to Redis: a round trip for each call,
+//	        the store's batcher, and go-redis's AutoPipeline as it comes, with a delay, and
+//	        with several batches at a time
 //	direct  the same issues and consumes by go-redis alone, without HTTP
 //	fiber   once per submission within a form service, both of them the same Fiber app with
 //	        the same handler: Fiber's idempotency middleware on its Redis storage, and a
@@ -34,7 +37,7 @@ import (
 	"time"
 )
 
-var partNames = []string{"closed", "open", "direct", "fiber", "redis"}
+var partNames = []string{"closed", "open", "ways", "direct", "fiber", "redis"}
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds; in each, every contestant has its turn")
@@ -42,7 +45,7 @@ func main() {
 	callers := flag.String("callers", "1,16,64,256", "how many callers at once, comma-separated")
 	rates := flag.String("rates", "1000,5000,20000", "calls a second in open loops, comma-separated")
 	only := flag.String("only", strings.Join(partNames, ","), "the parts to run, comma-separated")
-	serve := flag.String("serve", "", "be a contestant's server, and nothing else: hello, plain, idempotency or consume")
+	serve := flag.String("serve", "", "be a contestant's server, and nothing else: hello, idempotency, consume or a way to Redis (plain, batcher, auto …)")
 	listen := flag.String("listen", "", "where that server listens")
 	redis := flag.String("redis", "", "where its Redis is")
 	flag.Parse()

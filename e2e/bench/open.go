@@ -51,11 +51,7 @@ func (b *bench) open() error {
 			}
 		}
 		over := func(i int, f func(arrivals) float64) float64 {
-			var all []float64
-			for _, a := range turns[i] {
-				all = append(all, f(a))
-			}
-			return medianOf(all)
+			return medianArrival(turns[i], f)
 		}
 		for i, name := range []string{"tokend", "plain"} {
 			fmt.Printf("%6d calls/s arrive  %-7s %9.0f answered/s  p50 %8.0f µs  p99 %8.0f µs  late %.0f  dropped %.0f  faults %.0f\n", rate, name,

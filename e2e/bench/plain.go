@@ -47,8 +47,8 @@ func newRedis(addr string) *redis.Client {
 	})
 }
 
-// newTokens returns the service of tokens on the Redis at addr.
-func newTokens(addr string, opts redisstore.Options) (*token.Service, *redisstore.Store, error) {
+// newTokens returns the service of tokens on rdb.
+func newTokens(rdb redis.UniversalClient, opts redisstore.Options) (*token.Service, *redisstore.Store, error) {
 	keys, err := token.ParseKeys(signingKeys)
 	if err != nil {
 		return nil, nil, err
@@ -57,17 +57,22 @@ func newTokens(addr string, opts redisstore.Options) (*token.Service, *redisstor
 	if err != nil {
 		return nil, nil, err
 	}
-	store := redisstore.New(newRedis(addr), opts)
+	store := redisstore.New(rdb, opts)
 	return token.NewService(ring, store, token.Options{
 		Mode:     token.Record,
 		Settings: token.Settings{TTL: life, MaxTTL: life, Retention: life},
 	}), store, nil
 }
 
-// servePlain serves tokend's API with a round trip for each call.
-func servePlain(addr, redisAddr string) error {
+// servePlain serves tokend's API, going to Redis by w.
+func servePlain(addr, redisAddr string, w *way) error {
 	metrics := httpapi.NewMetrics("plain", runtime.Version(), []string{"k1"}, func() httpapi.Pool { return httpapi.Pool{} })
-	tokens, store, err := newTokens(redisAddr, redisstore.Options{NoBatching: true, Observe: metrics.ObserveRedis})
+	rdb, opts, err := w.client(redisAddr)
+	if err != nil {
+		return err
+	}
+	opts.Observe = metrics.ObserveRedis
+	tokens, store, err := newTokens(rdb, opts)
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,13 @@ func serveContestant(name, addr, redisAddr string) error {
 	switch name {
 	case "hello":
 		return serveHello(addr)
-	case "plain":
-		return servePlain(addr, redisAddr)
 	case "idempotency":
 		return serveIdempotency(addr, redisAddr)
 	case "consume":
 		return serveConsume(addr, redisAddr)
+	}
+	if w := wayNamed(name); w != nil {
+		return servePlain(addr, redisAddr, w)
 	}
 	return fmt.Errorf("there is no contestant %s", name)
 }
