@@ -31,6 +31,6 @@ deps:
 # RUNLEVEL keeps the packages' own services from starting: each test starts its own.
 deps-e2e:
 	@command -v mariadbd >/dev/null && command -v psql >/dev/null && command -v nginx >/dev/null && \
-		command -v promtool >/dev/null && command -v chromium >/dev/null && fc-list 2>/dev/null | grep -q CJK || { apt-get update -qq && \
+		command -v promtool >/dev/null && command -v prometheus-redis-exporter >/dev/null && command -v systemd-analyze >/dev/null && command -v chromium >/dev/null && fc-list 2>/dev/null | grep -q CJK || { apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
-		mariadb-server postgresql nginx-light prometheus chromium fonts-noto-cjk fontconfig; }
+		mariadb-server postgresql nginx-light prometheus prometheus-redis-exporter systemd chromium fonts-noto-cjk fontconfig; }
