@@ -18,8 +18,8 @@ func newDev(p *program) *cobra.Command {
 		Use:   "dev",
 		Short: "Serve the API for development: nothing to install, nothing kept",
 		Long: `Serve the API on this machine with nothing installed: Redis is within the process, and keys
-are made up at start. It prints curl lines that can be pasted as they stand. All is gone
-when it ends: NOT FOR PRODUCTION.
+are made up at start. It prints where its demo page is, and curl lines that can be pasted
+as they stand. All is gone when it ends: NOT FOR PRODUCTION.
 
 Settings are serve's, but for Redis's own. A secret for JWTs or service keys that are
 given are taken instead of made up.`,
@@ -46,6 +46,12 @@ given are taken instead of made up.`,
 			if err != nil {
 				return err
 			}
+			page, err := addDemo(s, cfg, made.serviceKey)
+			if err != nil {
+				s.close()
+				return err
+			}
+			defer page.Close()
 			if err := made.welcome(p.stdout, s.url(), cfg); err != nil {
 				s.close()
 				return err
@@ -100,6 +106,8 @@ const devWelcome = `
   *  within the process, and everything is gone when it ends.        *
   ********************************************************************
 
+A page to play with: %URL%/demo/
+
 The API is at %URL%. Paste into another terminal:
 
 USER_JWT='%JWT%'
@@ -116,6 +124,9 @@ curl -sS %URL%/v1/tokens/status -H "Authorization: Bearer $SERVICE" -H 'Content-
 
 `
 
+// devClaims are those of a service that calls tokend dev by JWT.
+var devClaims = jwtClaims{subject: "dev", scope: wire.ScopeIssue + " " + wire.ScopeConsume, ttl: 24 * time.Hour}
+
 // welcome prints where the service is and lines that call it.
 func (m madeUp) welcome(w io.Writer, url string, cfg *config.Config) error {
 	now := time.Now()
@@ -125,8 +136,7 @@ func (m madeUp) welcome(w io.Writer, url string, cfg *config.Config) error {
 	}
 	bearer := m.serviceKey
 	if cfg.Origin("auth.service_keys") != config.Default { // the secrets of those are not known
-		claims := jwtClaims{subject: "dev", scope: wire.ScopeIssue + " " + wire.ScopeConsume, ttl: 24 * time.Hour}
-		if bearer, err = signJWT(cfg.Auth, claims, now); err != nil {
+		if bearer, err = signJWT(cfg.Auth, devClaims, now); err != nil {
 			return err
 		}
 	}

@@ -215,7 +215,7 @@ func (l *listener) note(c net.Conn, state http.ConnState) {
 		l.unused.Store(c, nil)
 	case http.StateActive:
 		l.unused.Delete(c)
-	case http.StateClosed:
+	case http.StateClosed, http.StateHijacked:
 		l.open.Add(-1)
 		l.unused.Delete(c)
 	}
