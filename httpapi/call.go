@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"example.com/tokend/httpapi/auth"
 	"example.com/tokend/httpapi/wire"
@@ -26,15 +27,17 @@ type call struct {
 	requestID string
 	caller    auth.Identity
 	outcome   outcome
-	items     []outcome // a batch's, each of which is an outcome of its own; then outcome is none
-	status    int       // of the answer; 0 until there is one
-	success   int       // the status of a success
+	items     []outcome  // a batch's, each of which is an outcome of its own; then outcome is none
+	span      trace.Span // nil: none
+	status    int        // of the answer; 0 until there is one
+	success   int        // the status of a success
 }
 
 func (s *Server) begin(ec echo.Context, op string) *call {
 	c := &call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
 	c.requestID = requestID(ec.Request().Header)
 	setCommon(ec.Response().Header(), c.requestID)
+	c.beginSpan()
 	return c
 }
 
@@ -47,6 +50,7 @@ func setCommon(h http.Header, requestID string) {
 
 // end answers a panic, then counts and logs the outcome. It is deferred.
 func (c *call) end() {
+	defer c.endSpan()
 	if p := recover(); p != nil {
 		if p == http.ErrAbortHandler {
 			panic(p)

@@ -149,7 +149,7 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 		slog.String("next", string(o.next)),
 		slog.Int("status", o.status),
 		slog.String("request_id", c.requestID),
-		slog.String("trace_id", traceID(c.echo.Request().Header)),
+		slog.String("trace_id", c.traceID()),
 		slog.String("caller", caller),
 		slog.String("purpose", string(o.purpose)),
 		slog.String("ref", o.ref),
@@ -177,9 +177,9 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 	h.Handle(ctx, r) // an error has nowhere to go but to the log
 }
 
-// traceID returns the trace id of h's traceparent (W3C Trace Context, version 00), or
+// traceparent returns the trace id of h's traceparent (W3C Trace Context, version 00), or
 // nothing where there is no valid one.
-func traceID(h map[string][]string) string {
+func traceparent(h map[string][]string) string {
 	tp := h["Traceparent"]
 	if len(tp) != 1 || len(tp[0]) != 55 || tp[0][:3] != "00-" || tp[0][35] != '-' || tp[0][52] != '-' {
 		return ""

@@ -58,6 +58,7 @@ type Options struct {
 
 	CORSOrigins []string // whose pages may call, as browsers send them; none where empty
 	Gateway     Gateway
+	Tracing     *Tracing // nil: none
 }
 
 // Server answers the API's calls. It is safe for concurrent use.

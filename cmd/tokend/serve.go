@@ -57,5 +57,10 @@ func start(p *program, cfg *config.Config, faults *config.Faults) (*service, err
 		parts.close()
 		return nil, err
 	}
+	var err error
+	if parts.tracing, err = newTracing(context.Background(), p.getenv, log); err != nil {
+		parts.close()
+		return nil, err
+	}
 	return newService(cfg, parts, log)
 }

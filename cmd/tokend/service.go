@@ -30,6 +30,7 @@ type parts struct {
 	rdb         redis.UniversalClient
 	callers     *auth.Authenticator
 	certificate *certificate // nil: no TLS
+	tracing     *tracing     // nil: none
 }
 
 // newParts makes the parts that cfg asks for. It asks nobody over the network. A part
@@ -52,6 +53,9 @@ func (p *parts) close() {
 	if p.rdb != nil {
 		p.rdb.Close()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	p.tracing.close(ctx) // where run has not; what is left to deliver is lost then
 }
 
 // service is the running program.
@@ -89,6 +93,7 @@ func (s *service) assemble(cfg *config.Config) error {
 	metrics := httpapi.NewMetrics(buildVersion(), runtime.Version(), ring.KeyIDs(), s.pool)
 	opts := storeOptions(cfg)
 	opts.Observe = metrics.ObserveRedis
+	opts.Tracer = s.parts.tracing.tracer()
 	store := redisstore.New(s.parts.rdb, opts)
 	s.api = httpapi.New(httpapi.Options{
 		Tokens:      token.NewService(ring, store, tokenOptions(cfg)),
@@ -105,6 +110,7 @@ func (s *service) assemble(cfg *config.Config) error {
 			MethodHeader: cfg.Gateway.MethodHeader, UserHeader: cfg.Gateway.UserHeader, PurposeHeader: cfg.Gateway.PurposeHeader,
 			AttemptHeader: cfg.Gateway.AttemptHeader, Allowed: cfg.Gateway.AllowedStatus,
 		},
+		Tracing: s.parts.tracing.ofCalls(),
 	})
 	if s.public, err = listen("listen", cfg.Listen, s.api, s.log); err != nil {
 		return err
@@ -172,6 +178,9 @@ func (s *service) run(ctx context.Context) error {
 	if err := s.public.server.Shutdown(ctx); err != nil && s.public.cutOff() {
 		s.log.Error("requests were cut off", "after", s.shutdown.Timeout.String())
 		return fmt.Errorf("requests were still in flight after shutdown.timeout: %w", err)
+	}
+	if err := s.parts.tracing.close(ctx); err != nil {
+		s.log.Warn("traces", "error", err.Error())
 	}
 	s.log.Info("shut down")
 	return nil

@@ -32,8 +32,8 @@ func (s *Store) Consume(ctx context.Context, c token.Consumption) (token.Consume
 	return consumed(r, c.Token)
 }
 
-// ConsumeBatch consumes each of cs by itself.
-func (s *Store) ConsumeBatch(ctx context.Context, cs []token.Consumption) ([]token.Consumed, []error) {
+// consumeBatch is ConsumeBatch without its span.
+func (s *Store) consumeBatch(ctx context.Context, cs []token.Consumption) ([]token.Consumed, []error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
 	defer cancel()
 	began := time.Now()

@@ -74,12 +74,13 @@ type call struct {
 	reply reply
 	err   error // a *token.Fault: a script's refusals are replies
 
+	shared int // how many calls the round trip carried, this one too
+
 	called chan *flight // for the batcher: one to lead in, or nil when answered
 }
 
-// run runs c in one round trip, within the store's timeout. A change is carried out even
-// if its caller hangs up.
-func (s *Store) run(ctx context.Context, c *call) (reply, error) {
+// untraced is run without its span.
+func (s *Store) untraced(ctx context.Context, c *call) (reply, error) {
 	if c.script.change {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -127,6 +128,9 @@ func (s *Store) runSafely(ctx context.Context, nd node, calls []*call) {
 // runOn runs calls on node, in one pipeline. Where a change is to reach replicas, they are
 // waited for on the same connection.
 func (s *Store) runOn(ctx context.Context, node node, calls []*call) {
+	for _, c := range calls {
+		c.shared = len(calls)
+	}
 	for cmds := s.share(calls); len(cmds) > 0; {
 		waited, err := s.pipeline(ctx, node, calls[0].script.change, func(p redis.Pipeliner) {
 			for _, cmd := range cmds {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"example.com/tokend/token"
 )
@@ -44,6 +45,7 @@ type Options struct {
 	WaitTimeout  time.Duration
 	NoBatching   bool                                // calls share no round trips; to measure against
 	Observe      func(op string, took time.Duration) // told of each call to Redis; may be nil
+	Tracer       trace.Tracer                        // of each call to Redis; nil: none
 }
 
 // New returns a store on rdb, which stays the caller's to close. For the timeout to
