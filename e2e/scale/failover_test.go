@@ -14,8 +14,8 @@ import (
 // enough is how many consumes are acknowledged before something is broken.
 const enough = 300
 
-// pace leaves the machine to what is tested.
-const pace = 5 * time.Millisecond
+// habits leave the machine to what is tested.
+var habits = callers.Habits{AtOnce: 4, Pace: 5 * time.Millisecond}
 
 // TestClusterFailover kills one of three masters under load, with redis.wait_replicas 1. Its
 // one replica has every change that was acknowledged, so nothing is lost. The new master has
@@ -25,7 +25,7 @@ func TestClusterFailover(t *testing.T) {
 	c := startCluster(t, 1)
 	a, b := onCluster(t, c, waiting...), onCluster(t, c, waiting...)
 	users := append(c.UsersOf(0, 4), append(c.UsersOf(1, 4), c.UsersOf(2, 4)...)...)
-	loadA, loadB := callers.Start(a.Client(), users, 4, pace), callers.Start(b.Client(), users, 4, pace)
+	loadA, loadB := callers.Start(a.Client(), users, habits), callers.Start(b.Client(), users, habits)
 	must(t, topology.Until("there is load", func() bool { return loadA.Acknowledged() > enough && loadB.Acknowledged() > enough }))
 
 	before := time.Now()
@@ -67,7 +67,7 @@ func TestSentinelFailover(t *testing.T) {
 	s := startSentinel(t)
 	a, b := serve(t, s.URL(), "sentinel"), serve(t, s.URL(), "sentinel")
 	users := []string{"alice", "bob", "carol"}
-	loadA, loadB := callers.Start(a.Client(), users, 4, pace), callers.Start(b.Client(), users, 4, pace)
+	loadA, loadB := callers.Start(a.Client(), users, habits), callers.Start(b.Client(), users, habits)
 	must(t, topology.Until("there is load", func() bool { return loadA.Acknowledged() > enough && loadB.Acknowledged() > enough }))
 
 	before := time.Now()

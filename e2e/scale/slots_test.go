@@ -127,7 +127,7 @@ func TestSlotsMoveUnderLoad(t *testing.T) {
 	var loads []*callers.Callers
 	instances := []*topology.Instance{onCluster(t, c), onCluster(t, c, waiting...), onCluster(t, c, "TOKENS_MODE=record")}
 	for _, i := range instances {
-		loads = append(loads, callers.Start(i.Client(), users, 3, pace))
+		loads = append(loads, callers.Start(i.Client(), users, habits))
 	}
 	from, to := c.Masters[0], c.Masters[2]
 	for range 2 {

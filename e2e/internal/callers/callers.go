@@ -4,6 +4,7 @@
 package callers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,16 +18,24 @@ import (
 	"example.com/tokend/token"
 )
 
-const (
-	long = 30 * time.Minute // outlasts every run
-	// short is over when a run is looked at: what was not used is expired by then.
-	short = 2 * time.Second
-)
+// long is the life of half of the tokens: it outlasts every run.
+const long = 30 * time.Minute
+
+// Habits are the callers'.
+type Habits struct {
+	AtOnce int           // how many callers
+	Pace   time.Duration // each rests for so long after each token
+	Age    time.Duration // a token is consumed so long after it was issued, at least
+	// Short is the life of the other half of the tokens: it is over when they are looked
+	// at, and what was not used is expired by then. Above Age; 2s where 0.
+	Short time.Duration
+}
 
 // Callers are under way from Start to Stop.
 type Callers struct {
 	client *client.Client
 	users  []string
+	habits Habits
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -57,16 +66,23 @@ type Tally struct {
 	LastRevived  time.Time // when the latest of Revived was first acknowledged
 }
 
-// Start has n callers issue to users and consume, through c, whose calls are tried once. Each
-// of them rests for pace after each token.
-func Start(c *client.Client, users []string, n int, pace time.Duration) *Callers {
-	cs := &Callers{client: c, users: users, answered: make(map[string]time.Time)}
+// Start has callers issue to users and consume, through c, whose calls are tried once.
+func Start(c *client.Client, users []string, h Habits) *Callers {
+	h.Short = cmp.Or(h.Short, 2*time.Second)
+	cs := &Callers{client: c, users: users, habits: h, answered: make(map[string]time.Time)}
 	cs.ctx, cs.cancel = context.WithCancel(context.Background())
-	for range n {
+	for range h.AtOnce {
 		cs.wg.Go(func() {
+			var stock []unused
 			for cs.ctx.Err() == nil {
-				cs.once()
-				time.Sleep(pace)
+				if u, ok := cs.issue(); ok {
+					stock = append(stock, u)
+				}
+				if len(stock) > 0 && time.Since(stock[0].issued) >= h.Age {
+					cs.consume(stock[0].spent)
+					stock = stock[1:]
+				}
+				time.Sleep(h.Pace)
 			}
 		})
 	}
@@ -79,32 +95,44 @@ func (c *Callers) Stop() {
 	c.wg.Wait()
 }
 
-// once issues a token, consumes it, and asks for it once more with another attempt.
-func (c *Callers) once() {
+// unused is a token that is to be consumed.
+type unused struct {
+	spent
+	issued time.Time
+}
+
+func (c *Callers) issue() (u unused, ok bool) {
 	user := c.users[rand.IntN(len(c.users))]
-	s := spent{short: rand.IntN(2) == 0}
+	u.short = rand.IntN(2) == 0
 	ttl := long
-	if s.short {
-		ttl = short
+	if u.short {
+		ttl = c.habits.Short
 	}
+	u.issued = time.Now()
 	got, err := c.client.Issue(c.ctx, user, client.TTL(ttl))
 	if err != nil {
-		c.failed("issue", err)
-		return
+		c.failed("issue", u.spent, err)
+		return u, false
 	}
-	s.item = client.Item{User: user, Token: got.Value, Attempt: string(token.NewAttempt())}
+	u.item = client.Item{User: user, Token: got.Value, Attempt: string(token.NewAttempt())}
+	return u, true
+}
+
+// consume consumes s's token, and asks for it once more with another attempt. A long-lived
+// one it asks for, with the same attempt, until there is an answer.
+func (c *Callers) consume(s spent) {
 	for {
-		_, err = c.client.Consume(c.ctx, user, got.Value, client.Attempt(s.item.Attempt))
+		_, err := c.client.Consume(c.ctx, s.item.User, s.item.Token, client.Attempt(s.item.Attempt))
 		if err == nil {
-			break
-		}
-		switch down := c.failed("consume", err); {
-		case !down, s.short, c.ctx.Err() != nil: // a short one may expire meanwhile
+			s.at = time.Now()
+			c.acknowledged(s)
 			return
 		}
+		if fault := c.failed("consume", s, err); !fault || s.short || c.ctx.Err() != nil {
+			return
+		}
+		time.Sleep(c.habits.Pace)
 	}
-	s.at = time.Now()
-	c.acknowledged(s)
 }
 
 // acknowledged tries s's token with another attempt, and remembers it.
@@ -114,7 +142,7 @@ func (c *Callers) acknowledged(s spent) {
 	if err == nil {
 		s.rival = rival
 	} else if down := new(client.Fault); errors.As(err, &down) {
-		c.failed("consume", err)
+		c.failed("consume", s, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,9 +150,10 @@ func (c *Callers) acknowledged(s spent) {
 	c.answered[s.item.User] = s.at
 }
 
-// failed counts err and tells whether it is a fault. A token's issue that was lost
-// explains token_lost; nothing else explains a refusal of what is asked for the first time.
-func (c *Callers) failed(what string, err error) (fault bool) {
+// failed counts err, which a call for s got that was not granted it before, and tells whether
+// it is a fault. That its issue is lost explains token_lost, and its time token_expired of a
+// short-lived one; nothing explains any other refusal.
+func (c *Callers) failed(what string, s spent, err error) (fault bool) {
 	if c.ctx.Err() != nil {
 		return true
 	}
@@ -135,8 +164,9 @@ func (c *Callers) failed(what string, err error) (fault bool) {
 	case errors.As(err, &down) && (down.Code == wire.CodeStoreUnavailable || down.Code == ""):
 		c.tally.Faults++
 		return true
-	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrExpired) && what == "consume":
+	case what == "consume" && errors.Is(err, client.ErrLost):
 		c.tally.Unissued++
+	case what == "consume" && s.short && errors.Is(err, client.ErrExpired):
 	default:
 		c.tally.Wrong = append(c.tally.Wrong, fmt.Errorf("%s: %w", what, err))
 	}
@@ -160,7 +190,7 @@ func (c *Callers) Acknowledged() int {
 // Audit asks for each token that was granted once more, with another attempt, through c,
 // which goes on trying. The callers have stopped.
 func (c *Callers) Audit(through *client.Client) (Tally, error) {
-	time.Sleep(short + time.Second) // of Redis's clock, by which the short ones expire
+	time.Sleep(c.habits.Short + time.Second) // of Redis's clock, by which the short ones expire
 	t := c.tally
 	t.Acknowledged = len(c.spent)
 	for part := range slices.Chunk(c.spent, client.BatchMax) {
