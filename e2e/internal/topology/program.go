@@ -53,6 +53,9 @@ func random() []byte {
 // JWTSecret signs the JWTs of users.
 func (p *Program) JWTSecret() []byte { return []byte(p.secret) }
 
+// ServiceKey is what services show.
+func (p *Program) ServiceKey() string { return p.key }
+
 // Instance is one tokend serve.
 type Instance struct {
 	URL string
