@@ -196,6 +196,24 @@ func TestWhatRedisHoldsOfClaims(t *testing.T) {
 	}
 }
 
+// TestClaimOutlivesItsEnd has Redis keep the record of a claim a minute past its stated end,
+// and a clock that jumps a little bring nothing back.
+func TestClaimOutlivesItsEnd(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	s := redisstore.New(rdb, redisstore.Options{})
+	c := claiming(newKey(), "a")
+	got, err := s.Claim(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := redisstore.RecordKey("tokend", token.OfKey, alice.Hash(), c.ID)
+	at, err := rdb.PExpireTime(t.Context(), key).Result()
+	ends := got.LeaseExpiresAt.Add(c.Retention - c.Lease)
+	if want := time.Duration(ends.Add(time.Minute).UnixMilli()) * time.Millisecond; err != nil || at != want {
+		t.Errorf("Redis drops the record at %v, %v; want %v", at, err, want)
+	}
+}
+
 // TestNoClaimRefusalFromBelow asks a server that may not write: it must not answer from what
 // it holds.
 func TestNoClaimRefusalFromBelow(t *testing.T) {

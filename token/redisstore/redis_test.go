@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,9 +68,12 @@ func TestWhatRedisHolds(t *testing.T) {
 	s := redisstore.New(rdb, redisstore.Options{})
 	svc := newService(t, s)
 	var texts []string
-	for i := range 3 {
+	for i := range 4 {
 		text, tok := issue(t, svc)
 		texts = append(texts, text)
+		if i == 3 {
+			break // nobody uses it
+		}
 		if i > 0 {
 			s.Consume(ctx, token.Consumption{User: alice, Token: tok, Attempt: "a", Digest: "d"})
 		}
@@ -77,8 +81,8 @@ func TestWhatRedisHolds(t *testing.T) {
 		s.Status(ctx, token.Subject{User: alice, ID: tok.ID, Token: tok})
 	}
 	keys, err := rdb.Keys(ctx, "*").Result()
-	if err != nil || len(keys) != 4 {
-		t.Fatalf("%d keys, %v, want 3 records and a rate", len(keys), err)
+	if err != nil || len(keys) != 5 {
+		t.Fatalf("%d keys, %v, want 4 records and a rate", len(keys), err)
 	}
 	var dump bytes.Buffer
 	for _, key := range keys {
@@ -310,6 +314,11 @@ func TestNoRefusalFromBelow(t *testing.T) {
 				mustFault(t, "consume, "+name, err)
 				_, err = s.Status(t.Context(), token.Subject{User: alice, ID: tok.ID, Token: tok})
 				mustFault(t, "status, "+name, err)
+			}
+			cs := []token.Consumption{{User: alice, Token: used, Attempt: "b"}, {User: alice, Token: used, Attempt: "c"}}
+			_, errs := s.ConsumeBatch(t.Context(), cs)
+			for i, err := range errs {
+				mustFault(t, fmt.Sprint("consume, batch, ", i), err)
 			}
 			_, err := svc.Issue(t.Context(), token.IssueRequest{User: alice, Purpose: "p", Limited: true})
 			mustFault(t, "issue", err)

@@ -141,6 +141,20 @@ func testRevokeTooLate(t *testing.T, e *env) {
 	}
 }
 
+// testRevokeJustExpired revokes what is past its life while its record still stands: it is
+// expired, and stays so.
+func testRevokeJustExpired(t *testing.T, e *env) {
+	plain, released := e.issue(e.svc, time.Second), e.issue(e.svc, time.Second)
+	e.released(e.claimed(claiming(e.subject(released), "a")).Handle)
+	e.Advance(1100 * time.Millisecond)
+	for _, tok := range []*token.Token{plain, released} {
+		if got, err := e.Store.Revoke(t.Context(), e.subject(tok)); err != nil || got.State != token.StateExpired {
+			t.Errorf("revoke of what is expired: %+v, %v", got, err)
+		}
+		e.refused(tok, "a", "", token.ErrExpired)
+	}
+}
+
 func testByRef(t *testing.T, e *env) {
 	ask := func(sub token.Subject) token.Status {
 		t.Helper()

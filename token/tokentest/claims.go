@@ -482,6 +482,31 @@ func testResolve(t *testing.T, e *env) {
 	}
 }
 
+// testRenewCommitted renews what is committed, which stays so: the lease goes on, and nobody
+// takes over when it ends.
+func testRenewCommitted(t *testing.T, e *env) {
+	e.both(t, func(t *testing.T, sub token.Subject) {
+		e.t = t
+		short := claiming(sub, "a")
+		short.Lease = time.Second
+		h := e.claimed(short).Handle
+		e.committed(h)
+		held, err := e.Store.Renew(t.Context(), h, 2*time.Second)
+		if err != nil || !held.Committed {
+			t.Fatalf("renew: %+v, %v; want it committed", held, err)
+		}
+		e.notClaimed(claiming(sub, "b"), token.ErrInProgress)
+		e.Advance(2100 * time.Millisecond)
+		e.notClaimed(claiming(sub, "b"), token.ErrUnfinished)
+		if err := e.Store.Release(t.Context(), h); !errors.Is(err, token.ErrClaimCommitted) {
+			t.Errorf("release: %v, want %v", err, token.ErrClaimCommitted)
+		}
+		if held, err = e.Store.Renew(t.Context(), h, lease); err != nil || !held.Committed { // after its end, too
+			t.Errorf("renew: %+v, %v; want it committed", held, err)
+		}
+	})
+}
+
 func testRelease(t *testing.T, e *env) {
 	e.both(t, func(t *testing.T, sub token.Subject) {
 		e.t = t
@@ -566,6 +591,23 @@ func testClaimedInTime(t *testing.T, e *env) {
 	e.Advance(50 * time.Second) // past expiry and retention
 	for _, tok := range []*token.Token{over.Token, long.Token} {
 		e.refused(tok, "c", "", token.ErrUsed)
+	}
+}
+
+// testTakeoverRemembered has a holder that took over go silent in its turn: the token is
+// remembered for the whole retention from the takeover on.
+func testTakeoverRemembered(t *testing.T, e *env) {
+	if !e.Movable {
+		t.Skip("takes minutes of a clock that cannot be moved")
+	}
+	svc := e.service(token.Options{Settings: token.Settings{Retention: time.Minute}})
+	sub := e.subject(e.issue(svc, time.Second))
+	e.claimed(claiming(sub, "a"))
+	e.Advance(40 * time.Second)
+	e.claimed(claiming(sub, "b"))
+	e.Advance(59 * time.Second) // past expiry and retention, and past both leases
+	if got := e.claimed(claiming(sub, "c")); got.Handle.Fence != 3 || !got.Takeover {
+		t.Errorf("taken over once more: %+v", got)
 	}
 }
 
@@ -684,6 +726,44 @@ func testKeyRetention(t *testing.T, e *env) {
 	if got := e.claimed(claiming(long.Subject, "c")); got.Handle.Fence != 3 {
 		t.Errorf("after a short claim that followed a long one: %+v", got)
 	}
+}
+
+// testKeyRemembered has a key live from its latest claim, though that was released and is not
+// the first.
+func testKeyRemembered(t *testing.T, e *env) {
+	if !e.Movable {
+		t.Skip("takes hours of a clock that cannot be moved")
+	}
+	sub := e.key()
+	e.released(e.claimed(claiming(sub, "a")).Handle)
+	e.Advance(59 * time.Minute)
+	e.claimed(claiming(sub, "b"))
+	e.Advance(59 * time.Minute)
+	if got := e.claimed(claiming(sub, "c")); got.Handle.Fence != 3 || !got.Takeover {
+		t.Errorf("claimed again: %+v, want a takeover of fence 2", got)
+	}
+}
+
+// testKeyForgotten has a holder come back when its key was forgotten, and is claimed anew by
+// another under the same fence: it is not the other's claim that it has.
+func testKeyForgotten(t *testing.T, e *env) {
+	if !e.Movable {
+		t.Skip("takes hours of a clock that cannot be moved")
+	}
+	sub := e.key()
+	old := e.claimed(claiming(sub, "a")).Handle
+	e.Advance(61 * time.Minute)
+	now := e.claimed(claiming(sub, "b"))
+	if now.Handle.Fence != old.Fence {
+		t.Fatalf("claimed anew: %+v, want fence %d", now, old.Fence)
+	}
+	e.refusesSteps(old, token.ErrClaimEnded)
+	if st := e.claimStatus(sub, token.StateClaimed); !st.LeaseExpiresAt.Equal(now.LeaseExpiresAt) || st.Committed {
+		t.Errorf("the first holder's steps changed the second's claim: %+v", st)
+	}
+	e.completed(now.Handle, nil)
+	e.refusesSteps(old, token.ErrClaimEnded)
+	e.replay(claiming(sub, "a"), nil)
 }
 
 // testClaimHangUp has callers hang up before they are heard: what they ask for is carried

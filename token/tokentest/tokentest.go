@@ -33,12 +33,15 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 	}{
 		{"Issue", testIssue},
 		{"IssueAgain", testIssueAgain},
+		{"IssueAgainUsed", testIssueAgainUsed},
+		{"Milliseconds", testMilliseconds},
 		{"Rate", testRate},
 		{"Consume", testConsume},
 		{"Digest", testDigest},
 		{"Expiry", testExpiry},
 		{"Stale", testStale},
 		{"Lost", testLost},
+		{"Strangers", testStrangers},
 		{"AnyUser", testAnyUser},
 		{"OneWinner", testOneWinner},
 		{"OneAttempt", testOneAttempt},
@@ -47,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"ConsumeBatch", testConsumeBatch},
 		{"Revoke", testRevoke},
 		{"RevokeTooLate", testRevokeTooLate},
+		{"RevokeJustExpired", testRevokeJustExpired},
 		{"ByRef", testByRef},
 		{"DeleteMode", testDeleteMode},
 		{"DeleteModeOneWinner", testDeleteModeOneWinner},
@@ -59,13 +63,17 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"Commit", testCommit},
 		{"CommitByClaim", testCommitByClaim},
 		{"Resolve", testResolve},
+		{"RenewCommitted", testRenewCommitted},
 		{"Release", testRelease},
 		{"ReleasedExpires", testReleasedExpires},
 		{"ClaimedInTime", testClaimedInTime},
+		{"TakeoverRemembered", testTakeoverRemembered},
 		{"RevokeClaimed", testRevokeClaimed},
 		{"NotClaimable", testNotClaimable},
 		{"KeyScope", testKeyScope},
 		{"KeyRetention", testKeyRetention},
+		{"KeyRemembered", testKeyRemembered},
+		{"KeyForgotten", testKeyForgotten},
 		{"ClaimHangUp", testClaimHangUp},
 		{"OneHolder", testOneHolder},
 		{"StepsRace", testStepsRace},
@@ -241,6 +249,66 @@ func testIssueAgain(t *testing.T, e *env) {
 	if _, err := e.Store.Issue(t.Context(), rec); !errors.Is(err, token.ErrRateLimited) {
 		t.Errorf("a second token above the rate: %v, want %v", err, token.ErrRateLimited)
 	}
+}
+
+// testIssueAgainUsed has an issue be sent again when its token is used already: that must not
+// bring the token back.
+func testIssueAgainUsed(t *testing.T, e *env) {
+	rec := token.NewRecords{IDs: newIDs(1), User: e.user, Mode: token.Record, TTL: time.Minute, Retention: time.Hour}
+	got, err := e.Store.Issue(t.Context(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := &token.Token{ID: rec.IDs[0], Mode: rec.Mode, ExpiresAt: got.ExpiresAt, Retention: rec.Retention}
+	e.consumed(tok, "a", "")
+	if again, err := e.Store.Issue(t.Context(), rec); err != nil || again != got {
+		t.Errorf("the same issue again: %+v, %v; want %+v", again, err, got)
+	}
+	e.refused(tok, "b", "", token.ErrUsed)
+}
+
+// testMilliseconds measures a span that is no number of seconds.
+func testMilliseconds(t *testing.T, e *env) {
+	const span = 250 * time.Millisecond
+	first := e.issue(e.svc, time.Minute)
+	e.Advance(span)
+	second := e.issue(e.svc, time.Minute)
+	got := second.ExpiresAt.Sub(first.ExpiresAt)
+	if got < span || e.Movable && got != span {
+		t.Errorf("what was issued %v apart expires %v apart", span, got)
+	}
+}
+
+// testStrangers asks for tokens as who they are not for: they stay as they are.
+func testStrangers(t *testing.T, e *env) {
+	got, err := e.svc.Issue(t.Context(), token.IssueRequest{User: e.user, Purpose: purpose})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		use token.Use
+		why error
+	}{
+		{token.Use{Text: got.Text, User: e.user + "'s neighbour", Purpose: purpose}, token.ErrWrongUser},
+		{token.Use{Text: got.Text, User: e.user, Purpose: purpose + ".other"}, token.ErrWrongPurpose},
+		{token.Use{Text: got.Text, User: e.user + "'s neighbour", Purpose: purpose + ".other"}, token.ErrWrongUser},
+	} {
+		if _, err := e.svc.Open(tt.use); !errors.Is(err, tt.why) {
+			t.Errorf("a stranger opens it: %v, want %v", err, tt.why)
+		}
+	}
+	tok, err := e.svc.Open(token.Use{Text: got.Text, User: e.user, Purpose: purpose})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nor is it found under another user, whatever was opened.
+	c := e.consumption(tok, "a", "")
+	c.User += "'s neighbour"
+	if _, err := e.Store.Consume(t.Context(), c); !errors.Is(err, token.ErrLost) {
+		t.Errorf("consume as another user: %v, want %v", err, token.ErrLost)
+	}
+	e.status(tok, token.StateIssued)
+	e.consumed(tok, "a", "")
 }
 
 func testRate(t *testing.T, e *env) {
