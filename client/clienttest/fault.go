@@ -108,11 +108,31 @@ func (f *faults) lose(cmds []redis.Cmder) (lost bool) {
 	for _, cmd := range slices.Backward(cmds) {
 		switch cmd.Name() {
 		case "evalsha", "eval", "del":
-			if cmd.Err() == nil && f.take(&f.storeReplies, 1) > 0 {
-				cmd.SetErr(io.EOF)
+			if cmd.Err() == nil && f.loseOf(cmd) {
 				lost = true
 			}
 		}
 	}
 	return lost
+}
+
+// loseOf takes from cmd's reply what is to be lost: it may answer several items.
+func (f *faults) loseOf(cmd redis.Cmder) bool {
+	script, ok := cmd.(*redis.Cmd)
+	if ok {
+		if answers, several := script.Val().([]any); several {
+			n := f.take(&f.storeReplies, len(answers))
+			if n < len(answers) {
+				clear(answers[len(answers)-n:]) // no answer is a lost one, to the store
+				return n > 0
+			}
+			cmd.SetErr(io.EOF)
+			return true
+		}
+	}
+	if f.take(&f.storeReplies, 1) == 0 {
+		return false
+	}
+	cmd.SetErr(io.EOF)
+	return true
 }
