@@ -1,0 +1,155 @@
+package sqlguard
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Querier is what *sql.DB, *sql.Tx and *sql.Conn read with.
+type Querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Tx is a transaction: that of [Guard.Run], or a *sql.Tx. Code that sqlc has made takes it too.
+type Tx interface {
+	Querier
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+// checkTx refuses what only looks like a transaction.
+func checkTx(tx Tx) error {
+	switch tx.(type) {
+	case nil, *sql.DB:
+		return errors.New("sqlguard: this needs a transaction, and a *sql.DB is none")
+	}
+	return nil
+}
+
+// transaction is the Tx of Run. It sends no statement after one that has ended the
+// transaction: MySQL and SQLite would carry it out on its own.
+type transaction struct {
+	g        *Guard
+	tx       Tx
+	own      context.Context // ends with the transaction
+	commit   func(context.Context) error
+	rollback func()
+
+	mu         sync.Mutex
+	sent       bool
+	broken     error
+	statements []*sql.Stmt
+}
+
+// first tells whether nothing was sent yet.
+func (t *transaction) first() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.sent
+}
+
+// fail keeps the transaction from being committed.
+func (t *transaction) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.broken == nil {
+		t.broken = err
+	}
+}
+
+// failed returns what keeps the transaction from being committed.
+func (t *transaction) failed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.broken
+}
+
+// enter is called before a statement.
+func (t *transaction) enter() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.broken != nil {
+		return fmt.Errorf("sqlguard: the transaction is over: %w", t.broken)
+	}
+	t.sent = true
+	return nil
+}
+
+// leave is called after a statement that ctx was for, with its error.
+func (t *transaction) leave(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	told := t.g.told(err)
+	switch t.g.classify(err) {
+	case ClassRetry, ClassLocked, ClassOver:
+		t.fail(told)
+	default:
+		if ctx.Err() != nil { // it was cut off, and SQLite rolls back then
+			t.fail(told)
+		}
+	}
+	return told
+}
+
+func (t *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	res, err := t.tx.ExecContext(ctx, query, args...)
+	return res, t.leave(ctx, err)
+}
+
+func (t *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	rows, err := t.tx.QueryContext(t.within(ctx), query, args...)
+	return rows, t.leave(ctx, err)
+}
+
+func (t *transaction) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if err := t.enter(); err != nil {
+		// There is no other way to a Row that holds an error.
+		over, cancel := context.WithCancelCause(ctx)
+		cancel(err)
+		return t.tx.QueryRowContext(over, query, args...)
+	}
+	row := t.tx.QueryRowContext(t.within(ctx), query, args...)
+	t.leave(ctx, row.Err())
+	return row
+}
+
+func (t *transaction) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	s, err := t.tx.PrepareContext(ctx, query)
+	if err == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.statements = append(t.statements, s)
+	}
+	return s, t.leave(ctx, err)
+}
+
+// within returns a context of ctx that ends with the transaction: rows that nobody has closed
+// are closed then.
+func (t *transaction) within(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(t.own, func() { cancel(context.Cause(t.own)) })
+	return ctx
+}
+
+func (t *transaction) closeStatements() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.statements {
+		s.Close()
+	}
+	t.statements = nil
+}
