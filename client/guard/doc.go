@@ -74,7 +74,7 @@
 // # What is refused
 //
 // A request that is not handed on gets a problem (application/problem+json) with a code and
-// a next, or where its sender takes HTML the service's own [Page]. The codes are tokend's,
+// a next, or where its sender takes HTML the service's own [Page], or the service's own [Problem]. The codes are tokend's,
 // and [CodeTokenMissing]. Next is what the sender can do, and never tokend's retry, which
 // is meant for tokend's own callers: "reissue" (nothing was done: the form again, with a
 // fresh token), "wait" (the same again, after Retry-After), "verify" (nobody can tell: look

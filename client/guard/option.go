@@ -26,6 +26,7 @@ type settings struct {
 	failOpen     bool
 	bodyLimit    int64
 	page         func(http.ResponseWriter, *http.Request, *Refused)
+	problem      func(http.ResponseWriter, *http.Request, *Refused)
 	log          *slog.Logger
 	observe      func(Event)
 
@@ -150,6 +151,18 @@ func Page(page func(w http.ResponseWriter, r *http.Request, no *Refused)) Option
 		s.page = page
 		if page == nil {
 			return errors.New("Page: must not be nil")
+		}
+		return nil
+	}
+}
+
+// Problem has problem answer instead of a problem document, where [Page] does not: for services
+// whose errors have a form of their own. All else is as for Page.
+func Problem(problem func(w http.ResponseWriter, r *http.Request, no *Refused)) Option {
+	return func(s *settings) error {
+		s.problem = problem
+		if problem == nil {
+			return errors.New("Problem: must not be nil")
 		}
 		return nil
 	}

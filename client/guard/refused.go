@@ -171,10 +171,14 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if no.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(retrySeconds(no.RetryAfter), 10))
 	}
+	own := s.problem
 	if s.page != nil && takesHTML(r) {
-		own, out := newStatusWriter(w, no.Status)
-		s.page(out, r, no)
-		own.implicit() // where the page has nothing to say, it is a refusal all the same
+		own = s.page
+	}
+	if own != nil {
+		status, out := newStatusWriter(w, no.Status)
+		own(out, r, no)
+		status.implicit() // where it has nothing to say, it is a refusal all the same
 		return
 	}
 	body, err := json.Marshal(wire.Problem{

@@ -83,6 +83,31 @@ func TestPageWithoutFlush(t *testing.T) {
 	wantAnswer(t, w, 400, "")
 }
 
+// A service whose errors have a form of their own gives them that; who takes HTML gets the
+// page all the same.
+func TestProblem(t *testing.T) {
+	t.Parallel()
+	s := newService(t,
+		guard.Problem(func(w http.ResponseWriter, _ *http.Request, no *guard.Refused) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "problem "+string(no.Code))
+		}),
+		guard.Page(func(w http.ResponseWriter, _ *http.Request, no *guard.Refused) { io.WriteString(w, "page "+string(no.Code)) }))
+	for _, h := range []http.Handler{s.guard.Once(http.HandlerFunc(s.work)), s.guard.Replay(http.HandlerFunc(s.run))} {
+		for accept, want := range map[string]string{"": "problem token_missing", "application/json": "problem token_missing", "text/html": "page token_missing"} {
+			r := form("")
+			r.Header.Set("Accept", accept)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			wantAnswer(t, w, 400, want)
+			if got := w.Header().Get("Content-Type"); accept != "text/html" && got != "text/plain" {
+				t.Errorf("the problem's type is %q", got)
+			}
+		}
+	}
+	s.wantRuns(0)
+}
+
 // A page is not held to the header of the answer that the handler had begun to describe.
 func TestPageAfterHeaders(t *testing.T) {
 	t.Parallel()
