@@ -3,9 +3,10 @@ package tokend_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 
 	"example.com/tokend/client"
 	"example.com/tokend/client/clienttest"
+	"example.com/tokend/client/guard"
 )
 
 // readme:begin
@@ -24,63 +26,65 @@ import (
 // shop is a form service. Its orders have a unique key on the token's ref: the last fence
 // should Redis ever lose data, and how the first submission's order is found again.
 type shop struct {
-	forms  client.Purpose
+	http.Handler
 	orders orders
 }
 
-func newShop(url, serviceKey string) (*shop, error) {
-	c, err := client.New(url, client.ServiceKey(serviceKey))
+func newShop(url, serviceKey string, opts ...client.Option) (*shop, error) {
+	c, err := client.New(url, client.ServiceKey(serviceKey), opts...)
 	if err != nil {
 		return nil, err
 	}
-	return &shop{forms: c.Purpose("order.create")}, nil // spelt once, for issue and consume
+	s := new(shop)
+	g := guard.New(c.Purpose("order.create"),
+		guard.User(sessionUser), // from the session, never from the form
+		guard.IssueWith(client.TTL(time.Hour)),
+		guard.Page(s.refused))
+	mux := http.NewServeMux() // around it goes what asks for a login
+	mux.Handle("GET /orders/new", g.Issue(http.HandlerFunc(s.form)))
+	mux.Handle("POST /orders", g.Once(http.HandlerFunc(s.create)))
+	s.Handler = mux
+	return s, nil
 }
 
-// newOrder shows the form. The page is good once, so nothing may cache it.
-func (s *shop) newOrder(w http.ResponseWriter, r *http.Request) {
-	t, err := s.forms.Issue(r.Context(), sessionUser(r), client.TTL(time.Hour))
-	if err != nil {
-		http.Error(w, "We cannot take orders at the moment.", http.StatusServiceUnavailable)
+// form shows the form. The guard's hidden field holds the token, and nothing caches the page.
+func (s *shop) form(w http.ResponseWriter, r *http.Request) {
+	formPage.Execute(w, guard.Field(r.Context()))
+}
+
+// create takes the form. Looking at it uses nothing up: with a mistake it is shown again, and
+// sent again with the token that it has.
+func (s *shop) create(w http.ResponseWriter, r *http.Request) {
+	item, user := r.PostFormValue("item"), sessionUser(r)
+	if item == "" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		s.form(w, r)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store")
-	formPage.Execute(w, t.Value)
+	if err := guard.Consume(r.Context()); err != nil {
+		return // and the guard answers
+	}
+	ref := guard.Ref(r.Context()) // from here on this request, and no other, does the work
+	s.orders.create(user, ref, item)
+	http.Redirect(w, r, "/orders/"+ref, http.StatusSeeOther)
 }
 
-// createOrder takes the form. The user comes from the session, never from the form, and
-// Consume makes the attempt up, once for this request. A second click ends the first one's
-// request in the browser: what was begun must go on all the same, so the request's context
-// must not end it.
-func (s *shop) createOrder(w http.ResponseWriter, r *http.Request) {
-	ctx, user := context.WithoutCancel(r.Context()), sessionUser(r)
-	got, err := s.forms.Consume(ctx, user, r.PostFormValue("tokend_token"))
-	var no *client.Refusal
-	var down *client.Fault
+// refused is the page for whoever is not let through.
+func (s *shop) refused(w http.ResponseWriter, r *http.Request, no *guard.Refused) {
 	switch {
-	case err == nil: // this request, and no other, does the work
-		s.orders.create(user, got.Ref, r.PostFormValue("item"))
-		http.Redirect(w, r, "/orders/"+got.Ref, http.StatusSeeOther)
-	case errors.As(err, &no) && s.orders.has(user, no.Ref): // a double click: show what the first one made
+	case s.orders.has(sessionUser(r), no.Ref): // a double click: show what the first one made
 		http.Redirect(w, r, "/orders/"+no.Ref, http.StatusSeeOther)
-	case errors.Is(err, client.ErrUsed): // the first one is still at work, or has failed
-		http.Error(w, "You have sent this form already. Look at your orders in a minute; if it is not there, please order again.", http.StatusConflict)
-	case errors.As(err, &no) && no.Next == client.NextFix: // the shop's own fault: a wrong key, say
-		log.Print(err)
-		http.Error(w, "We cannot take orders at the moment.", http.StatusInternalServerError)
-	case errors.As(err, &no): // there is no order: the form again, with a fresh token
-		http.Error(w, "This page is no longer valid. Please send the form again.", http.StatusUnprocessableEntity)
-	case errors.As(err, &down) && !down.MaybeDone: // nothing was done
-		log.Print(err)
-		http.Error(w, "We cannot take this at the moment. Please send it again.", http.StatusServiceUnavailable)
-	default: // nobody can tell
-		log.Print(err)
-		http.Error(w, "Please look at your orders before you send this again.", http.StatusServiceUnavailable)
+	case errors.Is(no, client.ErrUsed): // the first one is still at work, or has failed
+		fmt.Fprintln(w, "You have sent this form already. Look at your orders in a minute; if it is not there, please order again.")
+	case no.Next == client.NextReissue, no.Next == client.NextStop: // nothing was done: the form again, with a fresh token
+		s.form(w, r)
+	default: // tokend is away, say: no.Detail says what a person can do
+		fmt.Fprintln(w, no.Detail)
 	}
 }
 
 var formPage = template.Must(template.New("").Parse(`<form method="post" action="/orders">
-<input type="hidden" name="tokend_token" value="{{.}}">
-<input name="item"> <button>Order</button>
+{{.}} <input name="item"> <button>Order</button>
 </form>`))
 
 // readme:end
@@ -113,48 +117,65 @@ func (o *orders) has(user, ref string) bool {
 	return ok
 }
 
-// send calls h as alice; a form makes it a POST.
-func send(h http.HandlerFunc, form url.Values) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
+// send asks h for the form as alice; a form makes it a POST.
+func send(ctx context.Context, h http.Handler, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/orders/new", nil)
 	if form != nil {
-		r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader(form.Encode()))
+		r = httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(form.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	r.Header.Set("Accept", "text/html")
 	r.Header.Set("X-Test-User", "alice")
 	w := httptest.NewRecorder()
-	h(w, r)
+	h.ServeHTTP(w, r.WithContext(ctx))
 	return w
+}
+
+var formToken = regexp.MustCompile(`name="tokend_token" autocomplete="off" value="(ott_[A-Za-z0-9_-]+)"`)
+
+// tokenOf returns the token in the form that w shows.
+func tokenOf(w *httptest.ResponseRecorder) string {
+	m := formToken.FindStringSubmatch(w.Body.String())
+	if m == nil {
+		return ""
+	}
+	return m[1]
 }
 
 // TestForm runs the README's form service against a tokend.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	tokend := clienttest.New(t)
-	s, err := newShop(tokend.URL, tokend.ServiceKey)
+	atOnce := client.Backoff(func(int, time.Duration) time.Duration { return 0 })
+	s, err := newShop(tokend.URL, tokend.ServiceKey, atOnce)
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func() url.Values {
 		t.Helper()
-		w := send(s.newOrder, nil)
-		m := regexp.MustCompile(`value="(ott_[A-Za-z0-9_-]+)"`).FindStringSubmatch(w.Body.String())
-		if m == nil || w.Header().Get("Cache-Control") != "no-store" {
+		w := send(t.Context(), s, nil)
+		if tokenOf(w) == "" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Fatalf("no form: %d %v %s", w.Code, w.Header(), w.Body)
 		}
-		return url.Values{"tokend_token": {m[1]}, "item": {"tea"}}
+		return url.Values{"tokend_token": {tokenOf(w)}, "item": {"tea"}}
 	}
-	want := func(what string, form url.Values, status, made int) (location string) {
+	want := func(what string, form url.Values, status, made int) *httptest.ResponseRecorder {
 		t.Helper()
-		w := send(s.createOrder, form)
+		w := send(t.Context(), s, form)
 		if w.Code != status || len(s.orders.rows) != made {
-			t.Errorf("%s: %d with %d orders, want %d with %d", what, w.Code, len(s.orders.rows), status, made)
+			t.Errorf("%s: %d with %d orders, want %d with %d\n%s", what, w.Code, len(s.orders.rows), status, made, w.Body)
 		}
-		return w.Header().Get("Location")
+		return w
 	}
 
 	form := open()
-	first := want("sent", form, http.StatusSeeOther, 1)
-	if second := want("sent twice", form, http.StatusSeeOther, 1); second != first {
+	form.Set("item", "")
+	if w := want("with a mistake", form, http.StatusUnprocessableEntity, 0); tokenOf(w) != form.Get("tokend_token") {
+		t.Errorf("a form with a mistake comes back with the token %q, want its own", tokenOf(w))
+	}
+	form.Set("item", "tea")
+	first := want("mended", form, http.StatusSeeOther, 1).Header().Get("Location")
+	if second := want("sent twice", form, http.StatusSeeOther, 1).Header().Get("Location"); second != first {
 		t.Errorf("the second submission leads to %q, the first to %q", second, first)
 	}
 	clear(s.orders.rows)
@@ -162,29 +183,34 @@ func TestForm(t *testing.T) {
 
 	late := open()
 	tokend.Advance(time.Hour)
-	want("expired", late, http.StatusUnprocessableEntity, 0)
-	want("forged", url.Values{"tokend_token": {"ott_x"}}, http.StatusUnprocessableEntity, 0)
+	w := want("expired", late, http.StatusGone, 0)
+	if fresh := tokenOf(w); fresh == "" || fresh == late.Get("tokend_token") {
+		t.Errorf("an expired form comes back with the token %q, want a fresh one", fresh)
+	}
+	late.Set("tokend_token", tokenOf(w))
+	want("sent again with the fresh token", late, http.StatusSeeOther, 1)
+	want("forged", url.Values{"tokend_token": {"ott_x"}, "item": {"tea"}}, http.StatusBadRequest, 1)
 	lost := open()
 	tokend.LoseData()
-	want("lost", lost, http.StatusUnprocessableEntity, 0)
+	want("lost", lost, http.StatusGone, 1)
 
-	s.forms = tokend.Client(client.MaxTries(2)).Purpose("order.create") // waits for nothing
-	form = open()
-	tokend.LoseReplies(1)
-	want("a lost reply", form, http.StatusSeeOther, 1)
 	form = open()
 	tokend.LoseReplies(2)
-	want("all replies lost", form, http.StatusServiceUnavailable, 1)
+	want("lost replies", form, http.StatusSeeOther, 2)
+	form = open()
+	tokend.LoseReplies(100)
+	want("all replies lost", form, http.StatusServiceUnavailable, 2)
+	tokend.LoseReplies(0)
 	form = open()
 	tokend.Close()
-	want("no tokend", form, http.StatusServiceUnavailable, 1)
-	if w := send(s.newOrder, nil); w.Code != http.StatusServiceUnavailable {
+	want("no tokend", form, http.StatusServiceUnavailable, 2)
+	if w := send(t.Context(), s, nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a form without tokend: %d", w.Code)
 	}
 }
 
-// TestFormSecondClick has the browser give the first request up, as it does when a second
-// click takes its place: the order is made all the same, and the second click shows it.
+// TestFormSecondClick has the browser give the first request up before it is looked at, as it
+// may when a second click takes its place: then the second one makes the order.
 func TestFormSecondClick(t *testing.T) {
 	t.Parallel()
 	tokend := clienttest.New(t)
@@ -192,16 +218,12 @@ func TestFormSecondClick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := regexp.MustCompile(`ott_[A-Za-z0-9_-]+`).FindString(send(s.newOrder, nil).Body.String())
-	form := url.Values{"tokend_token": {token}, "item": {"tea"}}
+	form := url.Values{"tokend_token": {tokenOf(send(t.Context(), s, nil))}, "item": {"tea"}}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	send(func(w http.ResponseWriter, r *http.Request) { s.createOrder(w, r.WithContext(gone)) }, form)
-	if len(s.orders.rows) != 1 {
-		t.Errorf("the first click, whose browser had gone, made %d orders, want 1", len(s.orders.rows))
-	}
-	if w := send(s.createOrder, form); w.Code != http.StatusSeeOther || len(s.orders.rows) != 1 {
-		t.Errorf("the second click: %d with %d orders, want to be shown the first one's", w.Code, len(s.orders.rows))
+	send(gone, s, form)
+	if w := send(t.Context(), s, form); w.Code != http.StatusSeeOther || len(s.orders.rows) != 1 {
+		t.Errorf("the second click: %d with %d orders, want one", w.Code, len(s.orders.rows))
 	}
 }
 
@@ -209,12 +231,12 @@ func TestFormSecondClick(t *testing.T) {
 // page is at fault.
 func TestFormOwnFault(t *testing.T) {
 	t.Parallel()
-	log.SetOutput(io.Discard)
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	s, err := newShop(clienttest.New(t).URL, "tsk_not-a-key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := send(s.createOrder, url.Values{"tokend_token": {"ott_x"}}); w.Code != http.StatusInternalServerError {
+	if w := send(t.Context(), s, url.Values{"tokend_token": {"ott_x"}, "item": {"tea"}}); w.Code != http.StatusInternalServerError {
 		t.Errorf("with a wrong service key: %d %s", w.Code, w.Body)
 	}
 }
