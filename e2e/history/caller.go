@@ -80,6 +80,13 @@ func (c *caller) idle(ctx context.Context) {
 
 // draw makes up a call.
 func (c *caller) draw() *Op {
+	if c.last != nil && c.rng.IntN(6) == 0 {
+		again := c.last.repeat() // though it was answered
+		if c.rng.IntN(10) == 0 {
+			again.Digest = c.digest()
+		}
+		return again
+	}
 	o := &Op{Caller: c.number}
 	n := c.rng.IntN(100)
 	if c.plain {
@@ -137,13 +144,6 @@ func (c *caller) draw() *Op {
 	}
 	if o.Kind == Status || o.Kind == Revoke {
 		return o
-	}
-	if c.last != nil && c.last.Kind == o.Kind && c.rng.IntN(3) == 0 {
-		again := c.last.repeat() // though it was answered
-		if c.rng.IntN(10) == 0 {
-			again.Digest = c.digest()
-		}
-		return again
 	}
 	o.Attempt, o.Digest = c.attempt(), c.digest()
 	if o.Kind == Claim {

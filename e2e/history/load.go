@@ -66,7 +66,7 @@ func (w *Wrong) String() string {
 }
 
 // limit is how long the search for an order of one history may take.
-const limit = 30 * time.Second
+const limit = 10 * time.Second
 
 // Start readies l.
 func (l *Load) Start() error {

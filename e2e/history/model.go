@@ -446,7 +446,8 @@ func (o *Op) again() bool {
 	case code(wire.CodeTokenUsed), code(wire.CodeTokenRevoked), replay:
 		return o.Kind == Claim // the same
 	case ok:
-		return o.Kind == Claim || o.Kind == Renew || o.Out.State == "claimed"
+		// What a later copy tells may be newer than what an earlier one did.
+		return o.Kind == Claim || o.Kind == Renew || o.Kind == Commit || o.Out.State == "claimed"
 	}
 	return false
 }

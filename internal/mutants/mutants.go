@@ -223,12 +223,12 @@ var All = []Mutant{
 		New: "(before == 0 or running)",
 	},
 	{
-		Name: "claim replays what is committed and over", By: "TestMiniredis/CommitByClaim", Checked: true,
+		Name: "claim replays what is committed and over", By: "TestMiniredis/CommitByClaim",
 		Old: "(before == 0 or running and before ~= LATER)",
 		New: "(before ~= LATER)",
 	},
 	{
-		Name: "claim does not start its own lease anew", By: "TestMiniredis/LeaseOver", Checked: true,
+		Name: "claim does not start its own lease anew", By: "TestMiniredis/LeaseOver",
 		Old: "    over = running and u48(rec, 23) or over\n",
 		New: "    over = u48(rec, 23)\n",
 	},
@@ -248,7 +248,7 @@ var All = []Mutant{
 		New: "RESOLVED or how, 0\n",
 	},
 	{
-		Name: "a takeover forgets the digest", By: "TestMiniredis/Takeover", Checked: true,
+		Name: "a takeover forgets the digest", By: "TestMiniredis/Takeover",
 		Old: "number, hash = fence(rec), hash ~= '' and hash or digest(rec)",
 		New: "number = fence(rec)",
 	},
