@@ -92,7 +92,9 @@ func TestProblem(t *testing.T) {
 			w.Header().Set("Content-Type", "text/plain")
 			io.WriteString(w, "problem "+string(no.Code))
 		}),
-		guard.Page(func(w http.ResponseWriter, _ *http.Request, no *guard.Refused) { io.WriteString(w, "page "+string(no.Code)) }))
+		guard.Page(func(w http.ResponseWriter, _ *http.Request, no *guard.Refused) {
+			io.WriteString(w, "page "+string(no.Code))
+		}))
 	for _, h := range []http.Handler{s.guard.Once(http.HandlerFunc(s.work)), s.guard.Replay(http.HandlerFunc(s.run))} {
 		for accept, want := range map[string]string{"": "problem token_missing", "application/json": "problem token_missing", "text/html": "page token_missing"} {
 			r := form("")
