@@ -30,6 +30,9 @@ func mortalIn(ctx context.Context, dead *atomic.Bool) context.Context {
 func (v *visit) die() {
 	v.dead.Store(true)
 	if conn, _, err := http.NewResponseController(v.writer).Hijack(); err == nil {
+		// A browser sends by itself again what ends before the first byte of its answer, on a
+		// connection that it has used before. Here the page, or its user, is to do that.
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
 		conn.Close()
 	}
 	panic(http.ErrAbortHandler) // which cuts HTTP/2 off, too

@@ -238,13 +238,17 @@ func (d *Demo) clear(w http.ResponseWriter, r *http.Request) {
 	d.change(w, r, func(s *session) error { s.clear(); return nil })
 }
 
-// change changes the session and goes back to the page.
+// change changes the session and goes back to the page, where its script is not there already.
 func (d *Demo) change(w http.ResponseWriter, r *http.Request, f func(*session) error) {
 	if s := visitOf(r).session; s != nil {
 		if err := f(s); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+	}
+	if !takesHTML(r) {
+		w.WriteHeader(http.StatusNoContent)
+		return
 	}
 	http.Redirect(w, r, Path, http.StatusSeeOther)
 }

@@ -20,23 +20,31 @@ document.documentElement.classList.add('scripts');
 
 let asking = null;
 
-async function refresh() {
-	asking ??= (async () => {
-		try {
-			const version = board.querySelector('.counts').dataset.version;
-			const response = await fetch('/demo/board?version=' + version);
-			if (response.status === 200) {
-				board.innerHTML = await response.text(); // which the service has escaped
-			} else if (response.status === 401) {
-				location.reload(); // the session is gone: tokend dev was started anew
-			}
-		} catch {
-			say.textContent = words.failed;
-		} finally {
-			asking = null;
+/** refresh asks what is new, unless that is being asked. */
+function refresh() {
+	return (asking ??= look());
+}
+
+/** refreshed asks what is new by now. */
+async function refreshed() {
+	await asking;
+	await refresh();
+}
+
+async function look() {
+	try {
+		const version = board.querySelector('.counts').dataset.version;
+		const response = await fetch('/demo/board?version=' + version);
+		if (response.status === 200) {
+			board.innerHTML = await response.text(); // which the service has escaped
+		} else if (response.status === 401) {
+			location.reload(); // the session is gone: tokend dev was started anew
 		}
-	})();
-	return asking;
+	} catch {
+		say.textContent = words.failed;
+	} finally {
+		asking = null;
+	}
 }
 
 setInterval(() => document.visibilityState === 'visible' && refresh(), 1000);
@@ -71,7 +79,7 @@ document.getElementById('clear').addEventListener('submit', async (event) => {
 	await fetch('/demo/clear', { method: 'POST' });
 	say.textContent = '';
 	last = null;
-	await refresh();
+	await refreshed();
 });
 
 // The form.
@@ -79,6 +87,7 @@ document.getElementById('clear').addEventListener('submit', async (event) => {
 let last = null; // what was sent last: {fields, token}
 let protection = null;
 let answered = () => {};
+let pageToken = null; // of the form as it stands, where nobody looks at it
 
 /** guardForm gives the form to tokend.js, or takes it away. */
 function guardForm() {
@@ -101,8 +110,8 @@ form.addEventListener('tokend:progress', ({ detail }) => {
 });
 
 form.addEventListener('tokend:outcome', async ({ detail }) => {
-	await show(detail.response, detail.problem, detail.message);
-	await refresh();
+	await refreshed();
+	await show(detail.response, detail.problem);
 	answered(detail);
 });
 
@@ -112,14 +121,17 @@ form.addEventListener('submit', async (event) => {
 		return;
 	}
 	event.preventDefault();
-	const token = form.elements[FIELD]?.value || (await fetchToken());
-	const answer = await send(fieldsOf(), token, '');
-	await show(answer.response, answer.problem, answer.problem?.detail);
-	await refresh();
+	const token = (pageToken ??= fetchToken());
+	const answer = await send(fieldsOf(), await token, '');
+	if (pageToken === token) {
+		pageToken = null; // the next page has another
+	}
+	await refreshed();
+	await show(answer.response, answer.problem);
 });
 
-/** show says above the form what came of it. The form's own message stands below it. */
-async function show(response, problem, message) {
+/** show says above the form what came of it, beside tokend.js's own message below it. */
+async function show(response, problem) {
 	const body = response && !problem ? await response.json().catch(() => ({})) : {};
 	for (const name of ['quantity']) {
 		const wrong = body.wrong?.[name] ?? '';
@@ -133,7 +145,7 @@ async function show(response, problem, message) {
 	if (body.order) {
 		note('good', words.made + ' ' + body.order);
 	} else if (problem) {
-		note('warn', message + firstOf(problem.ref), problem.code, problem.next);
+		note('warn', firstOf(problem.ref), problem.code, problem.next);
 	} else {
 		notice.replaceChildren();
 	}
@@ -142,16 +154,17 @@ async function show(response, problem, message) {
 /** firstOf says which order the submission called ref has made: how a service looks for its record. */
 function firstOf(ref) {
 	const made = ref && [...board.querySelectorAll('#line li')].find((li) => li.dataset.order !== '0' && li.textContent.includes(ref));
-	return made ? ' ' + words['first.made'] + ' ' + made.dataset.order + '.' : '';
+	return made ? words['first.made'] + ' ' + made.dataset.order + '.' : '';
 }
 
-function note(tone, text, ...facts) {
+function note(tone, text, code, next) {
 	const p = document.createElement('p');
+	const fact = (value) => Object.assign(document.createElement('code'), { textContent: value });
 	p.className = 'notice ' + tone;
-	p.textContent = text;
-	for (const fact of facts.filter(Boolean)) {
-		p.append(' ', Object.assign(document.createElement('code'), { textContent: fact }));
+	if (code) {
+		p.append(fact(code), ` · ${words.next}: `, fact(next), ' ');
 	}
+	p.append(text);
 	notice.replaceChildren(p);
 }
 
@@ -274,12 +287,11 @@ document.getElementById('try').addEventListener('click', async (event) => {
 	document.body.toggleAttribute('data-busy', true);
 	say.textContent = fill(words.doing, { what });
 	const looking = setInterval(refresh, 250);
-	await refresh();
+	await refreshed();
 	const was = counts();
 	try {
 		await tries[button.dataset.try](what);
-		await asking;
-		await refresh();
+		await refreshed();
 		const is = counts();
 		say.textContent = fill(words.done, { what, requests: is.requests - was.requests, orders: is.orders - was.orders });
 	} catch (error) {

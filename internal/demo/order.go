@@ -93,6 +93,7 @@ func (d *Demo) order(w http.ResponseWriter, r *http.Request, p protection) {
 
 // mistaken answers a form with mistakes: the form again, with the token that it had.
 func (d *Demo) mistaken(w http.ResponseWriter, r *http.Request, s sent, wrong map[string]string) {
+	guard.Release(r.Context()) // where it is claimed: the field is rendered before the status is written
 	if takesHTML(r) {
 		d.page(w, r, http.StatusUnprocessableEntity, s, wrong, nil)
 		return

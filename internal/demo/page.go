@@ -81,7 +81,7 @@ type entryView struct {
 	Code, Next                string
 	Ended, Replayed, Takeover bool
 	Order                     int
-	Took                      int64
+	Took, Fence               int64
 }
 
 type orderView struct {
@@ -95,9 +95,14 @@ func (s *session) board(lang string) boardView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := boardView{texts: textsIn(lang), Version: s.version, Requests: s.n.requests, Made: s.n.orders}
-	for _, e := range slices.Backward(s.entries) {
-		b.Entries = append(b.Entries, e.view())
+	cutOff := map[string]bool{} // refs
+	for _, e := range s.entries {
+		v := e.view()
+		v.Takeover = e.fence > 1 && cutOff[e.ref]
+		cutOff[e.ref] = cutOff[e.ref] || e.ended && e.status == 0
+		b.Entries = append(b.Entries, v)
 	}
+	slices.Reverse(b.Entries)
 	seen := map[string]bool{}
 	for _, o := range s.orders {
 		v := orderView{order: o, Time: o.at.Format(time.TimeOnly), Token: o.token, Color: colorOf(o.token), Double: o.token != "" && seen[o.token]}
@@ -115,7 +120,7 @@ func (e *entry) view() entryView {
 	v := entryView{
 		N: e.n, Kind: string(e.kind), Step: e.step, Time: e.at.Format("15:04:05.000"), User: e.user,
 		Token: e.token, Color: colorOf(e.token), Ref: e.ref, Code: e.code, Next: e.next,
-		Ended: e.ended, Replayed: e.replayed, Takeover: e.fence > 1, Order: e.order, Took: e.took.Milliseconds(),
+		Ended: e.ended, Replayed: e.replayed, Fence: e.fence, Order: e.order, Took: e.took.Milliseconds(),
 	}
 	switch {
 	case !e.ended:
@@ -210,7 +215,7 @@ func (s *session) madeBy(ref string) int {
 // scriptWords are those that the page's script says.
 var scriptWords = []string{
 	"doing", "done", "wait.expiry", "made", "first.made", "failed", "double", "tabs", "mistake", "expire", "replay", "changed", "other", "crash.before", "crash.after",
-	"held",
+	"held", "next",
 }
 
 func (d *Demo) page(w http.ResponseWriter, r *http.Request, status int, s sent, wrong map[string]string, said *notice) {
