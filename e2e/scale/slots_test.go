@@ -7,6 +7,7 @@ import (
 	"example.com/tokend/client"
 	"example.com/tokend/e2e/internal/callers"
 	"example.com/tokend/e2e/internal/topology"
+	"example.com/tokend/internal/redistest"
 	"example.com/tokend/token"
 	"example.com/tokend/token/redisstore"
 )
@@ -17,11 +18,14 @@ import (
 func TestSlotHalfMoved(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
-	const prefix = "moving"
-	plain := onCluster(t, c, "REDIS_KEY_PREFIX="+prefix)
-	replicated := onCluster(t, c, append(waiting, "REDIS_KEY_PREFIX="+prefix)...)
-	deleting := onCluster(t, c, "REDIS_KEY_PREFIX="+prefix, "TOKENS_MODE=delete")
-	limited := onCluster(t, c, "REDIS_KEY_PREFIX="+prefix, "RATE_ISSUE_PER_MINUTE=6000", "RATE_BURST=100")
+	// As the user whom docs/operations.md describes.
+	must(t, c.AddUser(append(redistest.ForCluster, "+asking", "+info", "+config|get")...))
+	start := func(settings ...string) *topology.Instance {
+		url := strings.Replace(c.URL(), "://", "://tokend:"+redistest.Password+"@", 1)
+		return serve(t, url, "cluster", settings...)
+	}
+	plain, replicated, deleting := start(), start(waiting...), start("TOKENS_MODE=delete")
+	limited := start("RATE_ISSUE_PER_MINUTE=6000", "RATE_BURST=100")
 	users := c.UsersOf(0, 2)
 	user, bystander := users[0], users[1]
 
@@ -36,7 +40,7 @@ func TestSlotHalfMoved(t *testing.T) {
 		for _, tok := range moved[name] {
 			_, id, err := token.ParseRef(tok.Ref)
 			must(t, err)
-			keys = append(keys, redisstore.TokenKey(prefix, token.User(user).Hash(), id))
+			keys = append(keys, redisstore.TokenKey("tokend", token.User(user).Hash(), id))
 		}
 	}
 	must(t, limitedIssue(t, limited, user)) // so that the user's rate has a key, which stays
@@ -50,23 +54,23 @@ func TestSlotHalfMoved(t *testing.T) {
 			what := name + ", " + where
 			if name != "deleting" {
 				if _, err := p.Status(t.Context(), user, tokens[0].Value); err != nil {
-					t.Errorf("%s: status: %v", what, err)
+					t.Fatalf("%s: status: %v", what, err)
 				}
 				if _, err := p.Do(t.Context(), client.TokenOf(user, "default", tokens[1].Value), work); err != nil {
-					t.Errorf("%s: claim and complete: %v", what, err)
+					t.Fatalf("%s: claim and complete: %v", what, err)
 				}
 			}
 			_, err := p.Consume(t.Context(), user, tokens[0].Value)
 			if err != nil {
-				t.Errorf("%s: consume: %v", what, err)
+				t.Fatalf("%s: consume: %v", what, err)
 			}
 			got, err := p.ConsumeBatch(t.Context(), []client.Item{{User: user, Token: tokens[2].Value}, {User: user, Token: tokens[3].Value}})
 			if err != nil || got[0].Err != nil || got[1].Err != nil {
-				t.Errorf("%s: batch: %v, %v", what, got, err)
+				t.Fatalf("%s: batch: %v, %v", what, got, err)
 			}
 		}
 		if _, err := p.Issue(t.Context(), user); err != nil {
-			t.Errorf("%s: issue of one token that is not limited: %v", name, err)
+			t.Fatalf("%s: issue of one token that is not limited: %v", name, err)
 		}
 	}
 
@@ -106,6 +110,9 @@ func TestSlotHalfMoved(t *testing.T) {
 				}
 			}
 		}
+	}
+	if denied := c.Denied(); len(denied) > 0 {
+		t.Errorf("denied: %q", denied)
 	}
 }
 

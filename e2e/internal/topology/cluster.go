@@ -237,6 +237,35 @@ func holder(n *Node, slot int) string {
 // URL returns the cluster's, for redis.mode cluster.
 func (c *Cluster) URL() string { return url(c.Masters) }
 
+// AddUser adds the user tokend, who may do what it may with one Redis and more, on all nodes
+// that are there. Its password is [redistest.Password].
+func (c *Cluster) AddUser(more ...string) error {
+	rules, err := redistest.Rules("tokend", redistest.Password)
+	if err != nil {
+		return err
+	}
+	args := []any{"acl", "setuser", "tokend", "reset"}
+	for _, r := range append(rules, more...) {
+		args = append(args, r)
+	}
+	for _, n := range c.nodes() {
+		if err := n.Client.Do(context.Background(), args...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Denied returns what users were denied on the masters.
+func (c *Cluster) Denied() (denied []string) {
+	for _, m := range c.Masters {
+		for _, e := range m.Client.ACLLog(context.Background(), 100).Val() {
+			denied = append(denied, fmt.Sprintf("%s: %s %s", m.Addr, e.Reason, e.Object))
+		}
+	}
+	return denied
+}
+
 // NewClient returns a client of the cluster that is bounded as tokend's are.
 func (c *Cluster) NewClient() *redis.ClusterClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{
