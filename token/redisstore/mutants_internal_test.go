@@ -72,7 +72,7 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			noticed(t, m)
+			noticed(t, os.Args[0], m)
 		})
 	}
 }
@@ -81,13 +81,13 @@ func TestMutants(t *testing.T) {
 // by anything, and shows nothing.
 var brokenScript = regexp.MustCompile(`ERR [Ee]rror (compiling|running)|user_script:|which its caller does not know`)
 
-// noticed runs the test that is to notice m.
-func noticed(t *testing.T, m mutants.Mutant) {
+// noticed runs the test of binary that is to notice m.
+func noticed(t *testing.T, binary string, m mutants.Mutant) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	run := "^" + strings.ReplaceAll(m.By, "/", "$/^") + "$"
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", run, "-test.failfast", "-test.count=1", "-test.v", "-rapid.nofailfile")
+	cmd := exec.CommandContext(ctx, binary, "-test.run", run, "-test.failfast", "-test.count=1", "-test.v", "-rapid.nofailfile")
 	cmd.Env = append(os.Environ(), mutantVariable+"="+m.Name)
 	out, err := cmd.CombinedOutput()
 	switch {

@@ -528,4 +528,13 @@ func testHangUp(t *testing.T, e *env) {
 	if _, err := e.svc.Issue(gone, token.IssueRequest{User: e.user, Purpose: purpose}); err != nil {
 		t.Fatalf("issue whose caller has hung up: %v, want it carried out", err)
 	}
+	// Those of delete mode go ways of their own.
+	svc := e.service(token.Options{Mode: token.Delete})
+	tok = e.issue(svc, time.Minute)
+	if _, err := e.Store.Consume(gone, e.consumption(tok, "a", "")); err != nil {
+		t.Fatalf("consume in delete mode whose caller has hung up: %v, want it carried out", err)
+	}
+	if _, err := svc.Issue(gone, token.IssueRequest{User: e.user, Purpose: purpose}); err != nil {
+		t.Fatalf("issue in delete mode whose caller has hung up: %v, want it carried out", err)
+	}
 }
