@@ -3,7 +3,7 @@
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test race e2e lint deps deps-e2e bench
+.PHONY: test race e2e soak lint deps deps-e2e bench
 
 test: deps ## the whole suite, on miniredis and on a real redis-server
 	go vet ./...
@@ -14,6 +14,12 @@ race: deps
 
 e2e: deps deps-e2e ## what needs more than a redis-server: the program killed and starved, databases, a cluster, gateways, a browser
 	cd e2e && go vet ./... && go test -count=1 ./...
+
+OPS ?= 1000000
+FOR ?= 0s
+SEED ?= 0
+soak: deps ## a checked history of OPS answered calls, and of at least FOR, while all that tokend stands on breaks; SEED=0 draws one
+	cd e2e && go test -count=1 -timeout 0 -v -run 'TestHistory$$' ./history -args -ops $(OPS) -for $(FOR) -seed $(SEED)
 
 lint:
 	test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
