@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector has nothing to say of mutants, and only makes them slow.
+
 package redisstore
 
 import (
