@@ -3,7 +3,7 @@
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test race e2e soak lint deps deps-e2e bench
+.PHONY: test race e2e soak lint deps deps-e2e bench failover
 
 test: deps ## the whole suite, on miniredis and on a real redis-server
 	go vet ./...
@@ -28,6 +28,11 @@ lint:
 
 bench: deps ## server CPU and throughput as ratios to a bare Echo handler, in one run
 	cd e2e && go run ./bench
+
+failover: deps ## what a failover of Redis loses, and what redis.wait_replicas costs: ten minutes a round
+	cd e2e && go run ./failover -rounds $(ROUNDS)
+
+ROUNDS ?= 1
 
 deps:
 	@command -v redis-server >/dev/null && command -v curl >/dev/null || { apt-get update -qq && \

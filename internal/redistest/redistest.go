@@ -1,7 +1,7 @@
 // Package redistest starts real redis-servers for tests: private ones, on loopback,
 // with a directory of their own, ended with the test.
 //
-// It starts the redis-server of the machine, or what TOKEND_TEST_REDIS_SERVER names: a
+// It starts the redis-server of the machine, or what REDISTEST_SERVER names: a
 // valkey-server, say, or another release.
 package redistest
 
@@ -70,7 +70,7 @@ func Launch(dir, conf string, args ...string) (*Server, error) {
 }
 
 // program is what is started.
-func program() string { return cmp.Or(os.Getenv("TOKEND_TEST_REDIS_SERVER"), "redis-server") }
+func program() string { return cmp.Or(os.Getenv("REDISTEST_SERVER"), "redis-server") }
 
 // StartCluster starts a redis-server in cluster mode that holds every slot.
 func StartCluster(t testing.TB) *Server {
