@@ -68,6 +68,7 @@ func cost(program *topology.Program, dir string) error {
 func measure(c *client.Client, n int, users []string) (turn, error) {
 	var h loadtest.Histogram
 	var calls, failed atomic.Int64
+	var fault atomic.Value
 	ctx := context.Background()
 	took := loadtest.Closed(ctx, n, *span, func() {
 		user := users[int(calls.Add(2))/2%len(users)]
@@ -81,10 +82,11 @@ func measure(c *client.Client, n int, users []string) (turn, error) {
 		}
 		if err != nil {
 			failed.Add(1)
+			fault.Store(err.Error())
 		}
 	})
 	if failed.Load() > calls.Load()/100 {
-		return turn{}, fmt.Errorf("%d of %d calls failed", failed.Load(), calls.Load())
+		return turn{}, fmt.Errorf("%d of %d calls failed: %v", failed.Load(), calls.Load(), fault.Load())
 	}
 	return turn{float64(calls.Load()) / took.Seconds(), h.Quantile(0.5), h.Quantile(0.99)}, nil
 }

@@ -2,6 +2,7 @@ package scale_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"example.com/tokend/client"
@@ -119,14 +120,18 @@ func TestSlotHalfMoved(t *testing.T) {
 // limitedIssue issues a token to user, as user.
 func limitedIssue(t *testing.T, i *topology.Instance, user string) error {
 	c, err := client.New(i.URL, asUser(user), client.MaxTries(1), client.TryTimeout(topology.Patience), client.Budget(topology.Patience))
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	defer c.CloseIdleConnections()
 	_, err = c.Issue(t.Context(), "")
 	return err
 }
 
 // TestSlotsMoveUnderLoad moves the slots of half the users to another master and back while
-// they are issued and consume. Nothing is granted twice, nothing refused, nothing lost.
+// they are issued tokens and have them consumed. Nothing is granted twice, nothing refused,
+// nothing lost. What a user is issued under the rate may be unavailable meanwhile, and is again
+// afterwards.
 func TestSlotsMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
@@ -136,6 +141,27 @@ func TestSlotsMoveUnderLoad(t *testing.T) {
 	for _, i := range instances {
 		loads = append(loads, callers.Start(i.Client(), users, habits))
 	}
+	limited := onCluster(t, c, "RATE_ISSUE_PER_MINUTE=100000", "RATE_BURST=100000")
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		asked, refused := 0, 0
+		for {
+			select {
+			case <-over:
+				t.Logf("of %d issues under the rate %d were unavailable", asked, refused)
+				return
+			default:
+			}
+			user := users[asked%4]
+			asked++
+			if err := limitedIssue(t, limited, user); unavailable(err) {
+				refused++
+			} else if err != nil {
+				t.Errorf("issue under the rate: %v", err)
+			}
+		}
+	})
 	from, to := c.Masters[0], c.Masters[2]
 	for range 2 {
 		for _, user := range users[:4] {
@@ -147,6 +173,9 @@ func TestSlotsMoveUnderLoad(t *testing.T) {
 		}
 		from, to = to, from
 	}
+	close(over)
+	wg.Wait()
+	eventually(t, "issue goes on", func() error { return limitedIssue(t, limited, users[0]) })
 	for i, load := range loads {
 		load.Stop()
 		got, err := load.Audit(instances[(i+1)%len(instances)].Persistent())

@@ -224,12 +224,17 @@ func (c *Cluster) UntilPromoted(i int) (*Node, error) {
 	return promoted, err
 }
 
-// holder returns the address of the master of slot, as n knows it.
+// holder returns the address of the master of slot, as n knows it, or "".
 func holder(n *Node, slot int) string {
-	for _, r := range n.Client.ClusterSlots(context.Background()).Val() {
-		if int(r.Start) <= slot && slot <= int(r.End) && len(r.Nodes) > 0 {
-			return r.Nodes[0].Addr
+	ranges, _ := n.Client.Do(context.Background(), "cluster", "slots").Slice()
+	for _, r := range ranges {
+		// First, last, and the nodes, the master first: host, port and more.
+		r, _ := r.([]any)
+		if len(r) < 3 || int64(slot) < r[0].(int64) || r[1].(int64) < int64(slot) {
+			continue
 		}
+		master, _ := r[2].([]any)
+		return fmt.Sprintf("%v:%v", master[0], master[1])
 	}
 	return ""
 }
