@@ -440,6 +440,40 @@ func TestTestsExist(t *testing.T) {
 			t.Errorf("docs/guarantees.md names no test for promise %d", i)
 		}
 	}
+	for _, section := range []string{"Claims", "Delete mode", "Every answer, and what holds it", "A checked history"} {
+		_, rest, ok := strings.Cut(text, "\n## "+section+"\n")
+		inside, _, _ := strings.Cut(rest, "\n## ")
+		if !ok || !name.MatchString(inside) {
+			t.Errorf("docs/guarantees.md names no test for %q", section)
+		}
+	}
+	// Each answer that there is has a row, each row tests, and each case of the suite holds
+	// something that is promised.
+	_, rest, _ := strings.Cut(text, "\n## Every answer, and what holds it\n")
+	table, _, _ := strings.Cut(rest, "\n## ")
+	answered := map[string]bool{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.Contains(line, "---") || strings.Contains(cells[len(cells)-2], " tests ") {
+			continue
+		}
+		if !name.MatchString(cells[len(cells)-2]) {
+			t.Errorf("docs/guarantees.md names no test for %s", line)
+		}
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[len(cells)-3], -1) {
+			answered[m[1]] = true
+		}
+	}
+	for _, k := range wire.Kinds() {
+		if !answered[string(k.Code)] {
+			t.Errorf("docs/guarantees.md has no row for %s", k.Code)
+		}
+	}
+	for n := range known {
+		if suite, c, ok := strings.Cut(n, "/"); ok && suite == "redisstore.TestMiniredis" && !regexp.MustCompile(`Test\w+/`+c+`\b`).MatchString(text) {
+			t.Errorf("docs/guarantees.md does not say what the case %s of the suite holds", c)
+		}
+	}
 }
 
 // TestRedisUser gives a Redis user no more than docs/operations.md says it needs, and makes
