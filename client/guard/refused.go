@@ -15,10 +15,8 @@ import (
 	"example.com/tokend/httpapi/wire"
 )
 
-// Codes that the guard's problems have beside tokend's.
-const (
-	CodeTokenMissing = wire.CodeTokenMissing // 400, reissue: no token came with the request
-)
+// CodeTokenMissing is the code of a request that came without its token: 400, reissue.
+const CodeTokenMissing = wire.CodeTokenMissing
 
 // Refused is why a request was not served, as its sender is told. As an error it is what
 // [Consume] returns.
