@@ -3,7 +3,6 @@
 package tokend_test
 
 import (
-	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,16 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
 
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/redistest"
-	onetime "example.com/tokend/token"
-	"example.com/tokend/token/redisstore"
 )
 
 // page is a document.
@@ -202,7 +197,7 @@ var (
 )
 
 // others are flags of other programs.
-var others = []string{"quoted-input", "rm", "env-file"}
+var others = []string{"quoted-input", "rm", "env-file", "from-file"}
 
 func TestCommandsExist(t *testing.T) {
 	known := commands(t)
@@ -211,8 +206,8 @@ func TestCommandsExist(t *testing.T) {
 	}
 	for _, p := range pages(t) {
 		for _, code := range p.code() {
-			if strings.Contains(code, "docker ") || strings.HasPrefix(code, "{") || strings.HasPrefix(code, "ACL ") {
-				continue // the image, a log line, a user of Redis
+			if strings.Contains(code, "docker ") || strings.Contains(code, "kubectl ") || strings.HasPrefix(code, "{") || strings.HasPrefix(code, "ACL ") {
+				continue // the image, a cluster, a log line, a user of Redis
 			}
 			for _, m := range commandLine.FindAllStringSubmatch(code, -1) {
 				name := m[1]
@@ -476,69 +471,22 @@ func TestTestsExist(t *testing.T) {
 	}
 }
 
-// TestRedisUser gives a Redis user no more than docs/operations.md says it needs, and makes
-// every call as that user.
+// TestRedisUser holds the Redis user that the pages show to the one in deploy/redis.acl, which
+// is tried out beside it.
 func TestRedisUser(t *testing.T) {
-	t.Parallel()
-	var rule []string
-	for _, b := range read(t, "docs/operations.md").blocks {
-		if strings.HasPrefix(b.text, "ACL SETUSER ") {
-			rule = strings.Fields(strings.ReplaceAll(b.text, "\\\n", " "))
-		}
-	}
-	if rule == nil {
-		t.Fatal("docs/operations.md shows no ACL SETUSER")
-	}
-	server := redistest.Start(t)
-	args := make([]any, len(rule))
-	for i := range rule {
-		args[i] = rule[i]
-	}
-	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", rule, err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "tokend", Password: "PASSWORD", ContextTimeoutEnabled: true})
-	t.Cleanup(func() { rdb.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	store := redisstore.New(rdb, redisstore.Options{Timeout: 5 * time.Second})
-	waiting := redisstore.New(rdb, redisstore.Options{Timeout: 5 * time.Second, WaitReplicas: 1, WaitTimeout: time.Millisecond})
-	if err := store.Ping(ctx); err != nil {
-		t.Error(err)
-	}
-	ring, err := onetime.NewRing(onetime.Key{ID: "k1"})
+	want, err := redistest.Rules("tokend", "PASSWORD")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const user = "alice"
-	for _, mode := range []onetime.Mode{onetime.Record, onetime.Delete} {
-		set := onetime.Settings{TTL: time.Minute, MaxTTL: time.Minute, Retention: time.Minute}
-		svc := onetime.NewService(ring, store, onetime.Options{Mode: mode, Settings: set, Rate: onetime.Rate{PerMinute: 60, Burst: 60}})
-		for range 2 {
-			got, err := svc.Issue(ctx, onetime.IssueRequest{User: user, Purpose: "p", Limited: true})
-			if err != nil {
-				t.Fatalf("%v: issue: %v", mode, err)
-			}
-			opened, err := svc.Open(onetime.Use{Text: got.Text, User: user, Purpose: "p"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := onetime.Consumption{User: user, Token: opened, Attempt: onetime.NewAttempt()}
-			if _, err := svc.Consume(ctx, c); err != nil {
-				t.Errorf("%v: consume: %v", mode, err)
-			}
-			sub := onetime.Subject{User: user, ID: opened.ID, Token: opened}
-			if st, err := svc.Status(ctx, sub); err != nil || st.State != onetime.StateUsed {
-				t.Errorf("%v: status: %v, %v", mode, st.State, err)
-			}
-			if mode == onetime.Record {
-				if _, err := svc.Revoke(ctx, sub); err != nil {
-					t.Errorf("revoke: %v", err)
-				}
-				if _, err := waiting.Consume(ctx, c); err == nil || !strings.Contains(err.Error(), "0 replicas") {
-					t.Errorf("consume that waits for a replica: %v, want that there is none", err)
-				}
-			}
+	var got []string
+	for _, b := range read(t, "docs/operations.md").blocks {
+		if rules, ok := strings.CutPrefix(b.text, "ACL SETUSER tokend "); ok {
+			got = strings.Fields(strings.ReplaceAll(rules, "\\\n", " "))
 		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the user (-deploy/redis.acl +docs/operations.md):\n%s", diff)
 	}
 }

@@ -52,11 +52,9 @@ func TestRedisUserOfCluster(t *testing.T) {
 	if denied := server.Denied(); len(denied) > 0 {
 		t.Errorf("denied: %q", denied)
 	}
-	all := called(t, server.Client())
-	for _, command := range redistest.ForCluster {
-		if !slices.Contains(all, strings.TrimPrefix(command, "+")) {
-			t.Errorf("a cluster's client does not call %s", command)
-		}
+	// COMMAND, the other one, is asked for by the program's client: e2e/program.
+	if !slices.Contains(called(t, server.Client()), "cluster|slots") {
+		t.Error("a cluster's client does not ask for the slots")
 	}
 }
 

@@ -46,8 +46,9 @@ func Rules(name, password string) ([]string, error) {
 // Password is that of the users that [Server.AddUser] adds.
 const Password = "redistest"
 
-// ForCluster is what the user tokend needs besides, to find the nodes of a cluster.
-var ForCluster = []string{"+cluster|slots"}
+// ForCluster is what the user tokend needs besides, to find the nodes of a cluster and to
+// follow slots that move.
+var ForCluster = []string{"+cluster|slots", "+command", "+asking"}
 
 // AddUser adds the user called name to the server, who may do what deploy/redis.acl allows,
 // and more.
