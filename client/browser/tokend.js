@@ -723,9 +723,9 @@ function show(html, url, form, options) {
 	document.documentElement.replaceWith(doc.documentElement);
 	shown = true;
 	scrollTo(0, 0);
-	const focus = document.querySelector('[autofocus], [aria-invalid="true"], h1, main');
+	const focus = document.querySelector('[autofocus], [aria-invalid="true"]') ?? document.querySelector('h1, main');
 	if (focus?.matches('h1, main')) {
-		focus.tabIndex = -1;
+		focus.tabIndex = -1; // so that a screen reader begins there
 	}
 	focus?.focus();
 	const again = form.id ? document.getElementById(form.id) : document.forms[index];

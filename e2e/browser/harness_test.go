@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -39,7 +40,11 @@ var (
 	letIn   net.Listener    // whose origin tokend dev lets in
 )
 
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "6") // most of what a test does here is wait
+	os.Exit(runAll(m))
+}
 
 func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "tokend-browser")
@@ -179,6 +184,21 @@ func (p *page) sibling(l look) *page {
 	return tab(p.t, p.ctx, l)
 }
 
+// on has p fail t, a subtest of its own test, until that ends: a window is dear to open.
+func (p *page) on(t *testing.T) {
+	was := p.t
+	p.t = t
+	t.Cleanup(func() {
+		p.t = was
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, f := range p.faults {
+			t.Error(f)
+		}
+		p.faults = nil
+	})
+}
+
 func tab(t *testing.T, in context.Context, l look, opts ...chromedp.ContextOption) *page {
 	t.Helper()
 	p := &page{t: t, hosts: []string{strings.TrimPrefix(dev.url, "http://")}}
@@ -239,14 +259,14 @@ func (p *page) hear(event any) {
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
-			p.fault(fmt.Sprintf("console: %s %s", e.Type, said(e.Args)))
+			p.fault(fmt.Sprintf("console: %s %s", e.Type, spoken(e.Args)))
 		}
 	case *runtime.EventExceptionThrown:
 		p.fault("exception: " + (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	}
 }
 
-func said(args []*runtime.RemoteObject) string {
+func spoken(args []*runtime.RemoteObject) string {
 	var b strings.Builder
 	for _, a := range args {
 		fmt.Fprintf(&b, "%s%s ", a.Value, a.Description)
@@ -324,7 +344,7 @@ func (p *page) run(script string) {
 // until waits until script is true; a page that is being left is none to ask.
 func (p *page) until(script string) {
 	p.t.Helper()
-	for began := time.Now(); ; time.Sleep(25 * time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(40 * time.Millisecond) {
 		ok, err := eval[bool](p, "Boolean("+script+")")
 		if err == nil && ok {
 			return
