@@ -27,7 +27,7 @@ func cost(program *topology.Program, dir string) error {
 	defer s.close()
 	var clients []*client.Client
 	for wait := range replicas + 1 {
-		i, err := program.Serve(s.url, "sentinel", fmt.Sprint("REDIS_WAIT_REPLICAS=", wait), "REDIS_WAIT_TIMEOUT=500ms")
+		i, err := program.Serve(s.url, "sentinel", fmt.Sprint("REDIS_WAIT_REPLICAS=", wait), "REDIS_WAIT_TIMEOUT=3s", "REDIS_TIMEOUT=5s")
 		if err != nil {
 			return err
 		}
