@@ -3,6 +3,7 @@ package sqlguard
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -114,10 +115,7 @@ func (t *transaction) QueryContext(ctx context.Context, query string, args ...an
 
 func (t *transaction) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if err := t.enter(); err != nil {
-		// There is no other way to a Row that holds an error.
-		over, cancel := context.WithCancelCause(ctx)
-		cancel(err)
-		return t.tx.QueryRowContext(over, query, args...)
+		return rowOf(err)
 	}
 	row := t.tx.QueryRowContext(t.within(ctx), query, args...)
 	t.leave(ctx, row.Err())
@@ -136,6 +134,19 @@ func (t *transaction) PrepareContext(ctx context.Context, query string) (*sql.St
 	}
 	return s, t.leave(ctx, err)
 }
+
+// rowOf returns a Row that holds err: one of a database that cannot be reached, as there is
+// no other way to it.
+func rowOf(err error) *sql.Row {
+	db := sql.OpenDB(unreachable{err})
+	defer db.Close()
+	return db.QueryRow("")
+}
+
+type unreachable struct{ err error }
+
+func (u unreachable) Connect(context.Context) (driver.Conn, error) { return nil, u.err }
+func (u unreachable) Driver() driver.Driver                        { return nil }
 
 // within returns a context of ctx that ends with the transaction: rows that nobody has closed
 // are closed then.
