@@ -6,7 +6,7 @@ import (
 )
 
 // Patience bounds every wait: far more than any machine needs.
-const Patience = 60 * time.Second
+const Patience = 90 * time.Second
 
 // Until waits until ok.
 func Until(what string, ok func() bool) error {
