@@ -631,6 +631,59 @@ func TestRedisUser(t *testing.T) {
 	}
 }
 
+// TestMoveByReplication moves to another Redis as docs/operations.md says: what was used stays
+// used, what was issued is good, and nothing is granted in between.
+func TestMoveByReplication(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	from, to := redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
+	before := startReady(t, redisURL(from.Addr), timeoutSetting)
+	used, unused := before.issue("alice"), before.issue("alice")
+	if a := before.consume("alice", used, "first"); a.Outcome != wire.OutcomeConsumed {
+		t.Fatalf("consume: %v", a)
+	}
+	host, port, _ := net.SplitHostPort(from.Addr)
+	replica, master := to.Client(), from.Client()
+	if err := replica.ReplicaOf(ctx, host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	info := func(c *redis.Client, name string) string {
+		m := regexp.MustCompile(`(?m)^` + name + `:(.*)\r$`).FindStringSubmatch(c.Info(ctx, "replication").Val())
+		if m == nil {
+			return ""
+		}
+		return m[1]
+	}
+	until(t, "the replica is there", func() bool { return info(replica, "master_link_status") == "up" })
+	if err := master.Do(ctx, "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{wire.PathConsume, wire.PathStatus} {
+		a := before.post(path, serviceKey, members{"user": "alice", "token": unused})
+		if a.Code != string(wire.CodeStoreUnavailable) {
+			t.Errorf("%s while the old Redis takes no writes: %v", path, a)
+		}
+	}
+	until(t, "the replica has it all", func() bool {
+		at := info(master, "master_repl_offset")
+		return at != "" && info(replica, "slave_repl_offset") == at
+	})
+	if err := replica.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	from.Kill()
+	after := startReady(t, redisURL(to.Addr), timeoutSetting)
+	if a := after.consume("alice", used, "second"); a.Code != string(wire.CodeTokenUsed) {
+		t.Errorf("what was used before the move: %v", a)
+	}
+	if a := after.consume("alice", used, "first"); a.Outcome != wire.OutcomeConsumed || !a.Replayed {
+		t.Errorf("the attempt that used it, again: %v", a)
+	}
+	if a := after.consume("alice", unused, "third"); a.Outcome != wire.OutcomeConsumed {
+		t.Errorf("what was issued before the move: %v", a)
+	}
+}
+
 // TestRules runs Prometheus's own checks.
 func TestRules(t *testing.T) {
 	t.Parallel()
