@@ -152,9 +152,9 @@ type line struct {
 
 	mu       sync.Mutex
 	calls    []call
-	lose     map[string]int    // how many replies to calls of a path that ends like this are lost
-	answered func(status int)  // is told of each answer before the service is
-	edit     func(http.Header) // of a request
+	lose     map[string]int       // how many replies to calls of a path that ends like this are lost
+	answered func(*http.Response) // sees each answer before the service does
+	edit     func(http.Header)    // of a request
 }
 
 type call struct {
@@ -181,7 +181,7 @@ func newLine(t *testing.T, to string) *line {
 				}
 			}
 			if l.answered != nil {
-				l.answered(r.StatusCode)
+				l.answered(r)
 			}
 			return nil
 		},
@@ -399,8 +399,8 @@ func (s *shop) noAnswerAtFirst(t *testing.T) {
 		{"a gateway is in the way", func() { s.tokend.BadGateway(1) }, 0},
 		{"the store is down", func() {
 			s.tokend.Down(true)
-			s.line.answered = func(status int) {
-				if status == http.StatusServiceUnavailable {
+			s.line.answered = func(r *http.Response) {
+				if r.StatusCode == http.StatusServiceUnavailable {
 					s.tokend.Down(false)
 				}
 			}
@@ -437,6 +437,18 @@ func (s *shop) noAnswerAtAll(t *testing.T) {
 	// It was granted, and nobody heard: so nobody does the work, ever.
 	s.line.set(nil)
 	s.want(t, "/orders", http.StatusConflict, 0, func() page { return s.send(t, "/orders", form) })
+
+	form = s.order(t)
+	s.line.set(func() {
+		s.line.answered = func(r *http.Response) { // a gateway's, that means it
+			r.StatusCode, r.ContentLength, r.Body = http.StatusServiceUnavailable, 0, http.NoBody
+			r.Header = http.Header{"Retry-After": {"3600"}}
+		}
+	})
+	s.want(t, "/orders", http.StatusServiceUnavailable, 0, func() page { return s.send(t, "/orders", form) })
+	if n := len(s.line.of(consume)); n != 1 {
+		t.Errorf("asked to wait for an hour, it made %d tries", n)
+	}
 
 	s.line.set(func() { s.line.lose["/v1/tokens"] = 1000 })
 	if p := s.get(t, "/orders/new"); p.status != http.StatusServiceUnavailable {

@@ -40,6 +40,7 @@ public class Shop {
     static final int TRIES = 4;
     static final int WAIT = 10; // how many seconds tokend may hold a claim that another request works under
     static final Duration TIMEOUT = Duration.ofSeconds(WAIT + 5);
+    static final int PATIENCE = 5; // nobody waits at a form for longer than that, even if Retry-After asks for it
 
     static final Answer NO_ANSWER = new Answer("{\"code\":\"no_answer\",\"next\":\"verify\"}");
 
@@ -54,16 +55,17 @@ public class Shop {
             .header("Authorization", "Bearer " + TOKEND_TOKEN).header("Content-Type", "application/json")
             .method(method, HttpRequest.BodyPublishers.ofString(body)).build();
         for (int n = 0; n < TRIES; n++) {
-            long retryAfter = 0;
+            long seconds = 0;
             try {
                 var answer = http.send(request, HttpResponse.BodyHandlers.ofString());
                 var got = new Answer(answer.body());
                 if (answer.statusCode() < 300 || !got.get("next").matches("|retry")) return got;
-                retryAfter = answer.headers().firstValueAsLong("Retry-After").orElse(0);
+                seconds = answer.headers().firstValueAsLong("Retry-After").orElse(0);
             } catch (IOException | NumberFormatException e) {
                 // the line broke, or a gateway answered
             }
-            if (n + 1 < TRIES) Thread.sleep(1000 * retryAfter + ThreadLocalRandom.current().nextLong(100L << n));
+            if (n + 1 == TRIES || seconds > PATIENCE) break;
+            Thread.sleep(1000 * seconds + ThreadLocalRandom.current().nextLong(100L << n));
         }
         return NO_ANSWER;
     }

@@ -16,6 +16,7 @@ const { TOKEND_URL, TOKEND_TOKEN, PORT = '3000' } = process.env;
 const TRIES = 4;
 const WAIT = 10; // how many seconds tokend may hold a claim that another request works under
 const TIMEOUT = (WAIT + 5) * 1000;
+const PATIENCE = 5; // nobody waits at a form for longer than that, even if Retry-After asks for it
 
 const NO_ANSWER = { code: 'no_answer', next: 'verify' };
 
@@ -25,18 +26,19 @@ const NO_ANSWER = { code: 'no_answer', next: 'verify' };
 async function call(method, path, body) {
   const headers = { Authorization: `Bearer ${TOKEND_TOKEN}`, 'Content-Type': 'application/json' };
   for (let n = 0; n < TRIES; n++) {
-    let retryAfter = 0;
+    let seconds = 0;
     try {
       const answer = await fetch(TOKEND_URL + path, {
         method, headers, body: JSON.stringify(body), redirect: 'manual', signal: AbortSignal.timeout(TIMEOUT),
       });
-      retryAfter = Number(answer.headers.get('Retry-After')) || 0;
+      seconds = Number(answer.headers.get('Retry-After')) || 0;
       const got = JSON.parse((await answer.text()) || '{}');
       if (answer.ok || (got.next ?? 'retry') !== 'retry') return got;
     } catch {
       // the line broke, or a gateway sent a page of its own
     }
-    if (n + 1 < TRIES) await sleep(1000 * retryAfter + Math.random() * 100 * 2 ** n);
+    if (n + 1 === TRIES || seconds > PATIENCE) break;
+    await sleep(1000 * seconds + Math.random() * 100 * 2 ** n);
   }
   return NO_ANSWER;
 }
@@ -146,11 +148,12 @@ class Table {
 
 const orders = new Table();
 const payments = new Table();
+const tables = new Map([['orders', orders], ['payments', payments]]);
 
 async function serve(request) {
   const user = request.headers['x-user'] ?? 'alice'; // a service takes it from its session
   const [, what, rest = ''] = new URL(request.url, 'http://shop').pathname.split('/');
-  const table = { orders, payments }[what];
+  const table = tables.get(what);
   if (!table) return text(404, 'There is no such page.');
   if (request.method === 'GET' && rest === 'new') return showForm(user, what);
   if (request.method === 'GET') return text(200, table.of(user).filter((line) => line.startsWith(rest)).join('\n'));

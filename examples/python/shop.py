@@ -28,6 +28,7 @@ TOKEND_TOKEN = os.environ["TOKEND_TOKEN"]
 TRIES = 4
 WAIT = 10  # how many seconds tokend may hold a claim that another request works under
 TIMEOUT = WAIT + 5
+PATIENCE = 5  # nobody waits at a form for longer than that, even if Retry-After asks for it
 
 NO_ANSWER = {"code": "no_answer", "next": "verify"}
 
@@ -51,19 +52,19 @@ def call(method, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": "Bearer " + TOKEND_TOKEN, "Content-Type": "application/json"}
     for n in range(TRIES):
-        retry_after = ""
+        seconds = 0
         try:
             request = urllib.request.Request(TOKEND_URL + path, data, headers, method=method)
             with opener.open(request, timeout=TIMEOUT) as answer:
-                retry_after = answer.headers.get("Retry-After", "")
+                seconds = int(answer.headers.get("Retry-After") or 0)
                 got = json.loads(answer.read() or "{}")
             if answer.status < 300 or got.get("next", "retry") != "retry":
                 return got
         except (OSError, http.client.HTTPException, ValueError, AttributeError):
             pass  # the line broke, or a gateway sent a page of its own
-        if n + 1 < TRIES:
-            seconds = int(retry_after) if retry_after.isdigit() else 0
-            time.sleep(seconds + random.uniform(0, 0.1 * 2**n))
+        if n + 1 == TRIES or seconds > PATIENCE:
+            break
+        time.sleep(seconds + random.uniform(0, 0.1 * 2**n))
     return NO_ANSWER
 
 
