@@ -359,6 +359,9 @@ func tests(t *testing.T) map[string]bool {
 			return nil // being written
 		}
 		pkg := strings.TrimSuffix(file.Name.Name, "_test")
+		if pkg == "main" {
+			pkg = filepath.Base(filepath.Dir(path))
+		}
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
 			switch {
