@@ -65,9 +65,6 @@ func (w *Wrong) String() string {
 	return text + w.Subject.String()
 }
 
-// limit is how long the search for an order of one history may take.
-const limit = 10 * time.Second
-
 // Start readies l.
 func (l *Load) Start() error {
 	ring, err := token.NewRing(l.Keys...)
@@ -127,7 +124,7 @@ func (l *Load) one(ctx context.Context) {
 // check checks s, which is over.
 func (l *Load) check(s *Subject) {
 	why := s.Violations()
-	right, known := s.Check(limit)
+	right, known := s.Check()
 	l.checked.Add(1)
 	l.wrong.Lock()
 	defer l.wrong.Unlock()

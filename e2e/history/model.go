@@ -1,12 +1,6 @@
 package history
 
-import (
-	"time"
-
-	"github.com/anishathalye/porcupine"
-
-	"example.com/tokend/httpapi/wire"
-)
+import "example.com/tokend/httpapi/wire"
 
 type phase uint8
 
@@ -86,37 +80,6 @@ func (b *branch) admits(o *Op) (state, bool) {
 	return n, true
 }
 
-// model returns what s must do.
-func (s *Subject) model() porcupine.Model {
-	nm := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{state{end: s.last()}} },
-		Step: func(st, in, _ any) (next []any) {
-			return s.step(st.(state), in.(*Op))
-		},
-	}
-	return nm.ToModel()
-}
-
-// step returns the states that s may be in after o.
-func (s *Subject) step(was state, o *Op) (next []any) {
-	branches := s.branches(was, o)
-	if o.answered() {
-		for i := range branches {
-			if n, ok := branches[i].admits(o); ok {
-				next = append(next, n)
-			}
-		}
-		return next
-	}
-	next = append(next, was)
-	for i := range branches {
-		if branches[i].next != was {
-			next = append(next, branches[i].next)
-		}
-	}
-	return next
-}
-
 // branches returns all that o may do to was.
 func (s *Subject) branches(was state, o *Op) []branch {
 	if o.Wrong != "" {
@@ -141,7 +104,7 @@ func (s *Subject) branches(was state, o *Op) []branch {
 }
 
 func (s *Subject) deleteMode(was state, o *Op) (all []branch) {
-	from, to := o.span()
+	from, to := o.from, o.to
 	gone := was
 	gone.phase = deleted
 	switch o.Kind {
@@ -176,7 +139,7 @@ func (s *Subject) good(was state, o *Op, is func(wire.Code) branch) (all []branc
 	if s.Key {
 		return nil, true
 	}
-	from, to := o.span()
+	from, to := o.from, o.to
 	if to >= s.Expires && from < s.last() {
 		all = append(all, is(wire.CodeTokenExpired))
 	}
@@ -185,7 +148,7 @@ func (s *Subject) good(was state, o *Op, is func(wire.Code) branch) (all []branc
 
 // forgotten adds the branch in which was is too old to tell.
 func (s *Subject) forgotten(all []branch, was state, o *Op, b branch) []branch {
-	if _, to := o.span(); !s.Key && to >= s.last() && (was.phase == free || to > was.end) {
+	if to := o.to; !s.Key && to >= s.last() && (was.phase == free || to > was.end) {
 		b.next = was
 		all = append(all, b)
 	}
@@ -223,7 +186,7 @@ func usedBy(was state) branch {
 }
 
 func (s *Subject) consume(was state, o *Op) (all []branch) {
-	from, to := o.span()
+	from, to := o.from, o.to
 	all = s.forgotten(all, was, o, branch{code: code(wire.CodeTokenStale)})
 	if no := taken(was, o); no != nil {
 		return append(all, no...)
@@ -265,7 +228,7 @@ func (s *Subject) consume(was state, o *Op) (all []branch) {
 }
 
 func (s *Subject) claim(was state, o *Op) (all []branch) {
-	from, to := o.span()
+	from, to := o.from, o.to
 	if s.Key { // where the instance's own mode is delete
 		all = append(all, branch{code: code(wire.CodeModeUnsupported), next: was})
 	}
@@ -332,7 +295,7 @@ func (s *Subject) claim(was state, o *Op) (all []branch) {
 
 // later is a claim's later steps.
 func (s *Subject) later(was state, o *Op) (all []branch) {
-	from, to := o.span()
+	from, to := o.from, o.to
 	ended := branch{code: code(wire.CodeClaimEnded), next: was}
 	if !s.Key && to > was.end {
 		all = append(all, ended)
@@ -404,7 +367,7 @@ func (s *Subject) unused(was state, o *Op) []branch {
 }
 
 func (s *Subject) revoke(was state, o *Op) (all []branch) {
-	from, to := o.span()
+	from, to := o.from, o.to
 	all = s.forgotten(all, was, o, branch{code: ok, is: "stale"})
 	n := state{
 		phase: revoked, fence: was.fence, released: was.released && was.phase == free, atMin: from, atMax: to,
@@ -427,50 +390,4 @@ func (s *Subject) revoke(was state, o *Op) (all []branch) {
 		all = append(all, b)
 	}
 	return all
-}
-
-// again tells whether another copy of o, before the one that was answered or after it, could
-// do what o's answer does not say: most calls do once what they are sent twice.
-func (o *Op) again() bool {
-	if !o.Again || o.Wrong != "" || o.Kind == Status {
-		return false
-	}
-	if !o.answered() {
-		return true
-	}
-	switch o.Out.Code {
-	case code(wire.CodeRequestInProgress), code(wire.CodeClaimUnfinished), code(wire.CodeIdempotencyKeyReused):
-		return true // it may be granted later
-	case code(wire.CodeClaimSuperseded), code(wire.CodeClaimEnded):
-		return true // by what came between two copies: a release, and then another's claim
-	case code(wire.CodeTokenUsed), code(wire.CodeTokenRevoked), replay:
-		return o.Kind == Claim // the same
-	case ok:
-		// What a later copy tells may be newer than what an earlier one did.
-		return o.Kind == Claim || o.Kind == Renew || o.Kind == Commit || o.Out.State == "claimed"
-	}
-	return false
-}
-
-// Check tells whether there is an order of s's calls in which every answer is right; known is
-// false where that was not found out within limit.
-func (s *Subject) Check(limit time.Duration) (right, known bool) {
-	var ops []porcupine.Operation
-	for _, o := range s.sorted() {
-		end := o.Return
-		if !o.answered() {
-			if s.Delete && o.Out.Why == code(wire.CodeStoreUnavailable) {
-				continue // in delete mode that says that nothing was done
-			}
-			end = never
-		}
-		ops = append(ops, porcupine.Operation{ClientId: o.Caller, Input: o, Call: o.Call, Return: end})
-		if o.again() && !s.Delete {
-			late := *o
-			late.Out = Outcome{Code: unknown, Why: "a late copy"}
-			ops = append(ops, porcupine.Operation{ClientId: o.Caller, Input: &late, Call: o.Call, Return: never})
-		}
-	}
-	result := porcupine.CheckOperationsTimeout(s.model(), ops, limit)
-	return result == porcupine.Ok, result != porcupine.Unknown
 }

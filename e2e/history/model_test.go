@@ -3,7 +3,6 @@ package history_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/tokend/e2e/history"
 )
@@ -193,7 +192,7 @@ func TestModel(t *testing.T) {
 			for _, o := range tt.ops {
 				s.Add(o)
 			}
-			right, known := s.Check(time.Minute)
+			right, known := s.Check()
 			if !known || right != tt.right {
 				t.Errorf("right is %v (known: %v), want %v:\n%v", right, known, tt.right, &s)
 			}

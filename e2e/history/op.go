@@ -43,6 +43,8 @@ type Op struct {
 	// copy may come still.
 	Again bool
 	Out   Outcome
+
+	from, to int64 // between which of Redis's milliseconds it takes effect, where that is looked at
 }
 
 // Outcome is what a call heard.
@@ -67,21 +69,11 @@ const (
 	unknown = "unknown"
 )
 
-const (
-	never  = int64(1) << 61 // after everything
-	nobody = 255
-)
+// nobody is an attempt that is none of the subject's.
+const nobody = 255
 
 // answered tells whether there was an answer that settles what became of the call.
 func (o *Op) answered() bool { return o.Out.Code != unknown }
-
-// span returns between which of Redis's milliseconds o took effect.
-func (o *Op) span() (from, to int64) {
-	if !o.answered() {
-		return o.Call / 1000, never
-	}
-	return o.Call / 1000, o.Return/1000 + 1
-}
 
 // format returns o as a line, with times relative to start.
 func (o *Op) format(start int64) string {
