@@ -200,7 +200,9 @@ const one = { item: 'coffee', quantity: '1' };
 const tries = {
 	async double() {
 		const token = await fetchToken();
-		await Promise.all([send(one, token, 'click-1'), send(one, token, 'click-2')]);
+		const first = send(one, token, 'click-1');
+		await sleep(80);
+		await Promise.all([first, send(one, token, 'click-2')]);
 	},
 	async tabs() {
 		const [a, b] = await Promise.all([fetchToken(), fetchToken()]);

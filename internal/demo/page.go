@@ -95,9 +95,14 @@ func (s *session) board(lang string) boardView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := boardView{texts: textsIn(lang), Version: s.version, Requests: s.n.requests, Made: s.n.orders}
-	cutOff := map[string]bool{} // refs
+	cutOff, letters := map[string]bool{}, map[string]string{} // by ref
 	for _, e := range s.entries {
-		v := e.view()
+		if e.ref != "" && e.token != "" {
+			letters[e.ref] = e.token
+		}
+	}
+	for _, e := range s.entries {
+		v := e.view(letters[e.ref]) // what a guard answers by itself tells only the ref
 		v.Takeover = e.fence > 1 && cutOff[e.ref]
 		cutOff[e.ref] = cutOff[e.ref] || e.ended && e.status == 0
 		b.Entries = append(b.Entries, v)
@@ -116,10 +121,13 @@ func (s *session) board(lang string) boardView {
 	return b
 }
 
-func (e *entry) view() entryView {
+func (e *entry) view(letter string) entryView {
+	if e.token != "" {
+		letter = e.token
+	}
 	v := entryView{
 		N: e.n, Kind: string(e.kind), Step: e.step, Time: e.at.Format("15:04:05.000"), User: e.user,
-		Token: e.token, Color: colorOf(e.token), Ref: e.ref, Code: e.code, Next: e.next,
+		Token: letter, Color: colorOf(letter), Ref: e.ref, Code: e.code, Next: e.next,
 		Ended: e.ended, Replayed: e.replayed, Fence: e.fence, Order: e.order, Took: e.took.Milliseconds(),
 	}
 	switch {
