@@ -5,14 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/tokend/e2e/internal/serve"
 	"example.com/tokend/httpapi/wire"
 )
 
@@ -32,12 +32,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "tokend")
-	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/tokend").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("tokend does not build: %v\n%s", err, out)
-	}
-	return path, nil
+	return serve.Build(dir)
 })
 
 func TestMain(m *testing.M) {
@@ -71,7 +66,7 @@ type instance struct {
 
 	addr, adminAddr string
 	cmd             *exec.Cmd
-	ended           chan struct{} // closed when the process has ended
+	ended           <-chan struct{} // closed when the process has ended
 }
 
 // start starts an instance and waits until it listens.
@@ -88,8 +83,6 @@ func start(t testing.TB, name, redisAddr string, environ map[string]string) *ins
 	i.launch()
 	return i
 }
-
-var listening = regexp.MustCompile(`"msg":"listening","addr":"([^"]*)".*"admin_addr":"([^"]*)"`)
 
 // launch starts the process: at the addresses that it had before, if it had any. Another
 // program may have taken a port meanwhile, and may give it back.
@@ -108,46 +101,16 @@ func (i *instance) try() bool {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	f, err := os.OpenFile(i.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := serve.Start(path, i.logFile, i.environ)
+	if errors.Is(err, serve.ErrTaken) {
+		return false
+	}
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	defer f.Close()
-	before := len(i.log())
-	cmd := exec.Command(path, "serve")
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "TOKEND_") {
-			cmd.Env = append(cmd.Env, e)
-		}
-	}
-	for name, value := range i.environ {
-		cmd.Env = append(cmd.Env, "TOKEND_"+name+"="+value)
-	}
-	cmd.Stdout, cmd.Stderr = f, f
-	if err := cmd.Start(); err != nil {
-		i.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	i.cmd, i.ended = cmd, ended
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	for {
-		if m := listening.FindStringSubmatch(i.log()[before:]); m != nil {
-			i.addr, i.adminAddr = m[1], m[2]
-			i.environ["LISTEN"], i.environ["ADMIN_LISTEN"] = i.addr, i.adminAddr
-			return true
-		}
-		select {
-		case <-ended:
-			if said := i.log()[before:]; !strings.Contains(said, "address already in use") {
-				i.t.Fatalf("%s does not start:\n%s", i.name, said)
-			}
-			return false
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	i.cmd, i.ended, i.addr, i.adminAddr = p.Cmd, p.Ended, p.Addr, p.AdminAddr
+	i.environ["LISTEN"], i.environ["ADMIN_LISTEN"] = i.addr, i.adminAddr
+	return true
 }
 
 func (i *instance) log() string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/tokend/e2e/internal/serve"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/redistest"
 )
@@ -16,7 +17,7 @@ import (
 func refusedStart(t *testing.T, environ map[string]string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"serve"}, args...)...)
-	cmd.Env = variables(environ)
+	cmd.Env = serve.Variables(environ)
 	out, _ := cmd.CombinedOutput()
 	if status := cmd.ProcessState.ExitCode(); status != 2 {
 		t.Errorf("exit status %d:\n%s", status, out)

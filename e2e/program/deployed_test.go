@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.yaml.in/yaml/v3"
 
+	"example.com/tokend/e2e/internal/serve"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/redistest"
 )
@@ -75,7 +76,7 @@ func deploy(t *testing.T) *deployed {
 		t.Fatal(err)
 	}
 	made := exec.Command("sh", deployDir+"secrets.sh", d.secrets)
-	made.Env = append(variables(nil), "TOKEND="+binary)
+	made.Env = append(serve.Variables(nil), "TOKEND="+binary)
 	if out, err := made.CombinedOutput(); err != nil {
 		t.Fatalf("secrets.sh: %v\n%s", err, out)
 	}
@@ -567,7 +568,7 @@ func (p *prometheus) rules(t *testing.T) {
 // doctor finds the Redis of compose.yaml fit, as tokend's user and with no more.
 func (d *deployed) doctor(t *testing.T) {
 	cmd := exec.Command(binary, "doctor", "--json")
-	cmd.Env = variables(map[string]string{"REDIS_URL": "redis://tokend@" + d.redis.Addr + "/0", "REDIS_PASSWORD_FILE": filepath.Join(d.secrets, "redis.password")})
+	cmd.Env = serve.Variables(map[string]string{"REDIS_URL": "redis://tokend@" + d.redis.Addr + "/0", "REDIS_PASSWORD_FILE": filepath.Join(d.secrets, "redis.password")})
 	out, err := cmd.Output()
 	if err != nil || !strings.Contains(string(out), `"fit":true`) || !strings.Contains(string(out), "a token was issued and consumed") {
 		t.Errorf("doctor: %v\n%s", err, out)
@@ -615,7 +616,7 @@ func TestRedisUser(t *testing.T) {
 			if a := i.post(wire.PathConsumeBatch, serviceKey, members{"items": items}); a.status != http.StatusOK || len(a.Results) != 3 || a.Results[2].Outcome != wire.OutcomeConsumed {
 				t.Errorf("batch: %v", a)
 			}
-			environ := variables(i.environ)
+			environ := serve.Variables(i.environ)
 			for _, command := range []string{"doctor", "healthcheck"} {
 				cmd := exec.Command(binary, command)
 				cmd.Env = environ

@@ -26,6 +26,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"example.com/tokend/client"
+	"example.com/tokend/e2e/internal/serve"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/redistest"
 )
@@ -42,13 +43,12 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "tokend")
-	args := []string{"build", "-C", "../..", "-o", binary}
+	var flags []string
 	if raceEnabled {
-		args = append(args, "-race")
+		flags = append(flags, "-race")
 	}
-	if out, err := exec.Command("go", append(args, "./cmd/tokend")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "tokend does not build: %v\n%s", err, out)
+	if binary, err = serve.Build(dir, flags...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -88,7 +88,7 @@ type instance struct {
 	addr, adminAddr string
 	logFile         string
 	cmd             *exec.Cmd
-	ended           chan struct{} // closed when the process has ended
+	ended           <-chan struct{} // closed when the process has ended
 }
 
 // settings returns the variables of an instance on the Redis at redisURL; more are NAME=VALUE
@@ -138,21 +138,6 @@ func startReady(t testing.TB, redisURL string, more ...string) *instance {
 	return i
 }
 
-func variables(environ map[string]string) []string {
-	var list []string
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "TOKEND_") {
-			list = append(list, e)
-		}
-	}
-	for name, value := range environ {
-		list = append(list, "TOKEND_"+name+"="+value)
-	}
-	return list
-}
-
-var listening = regexp.MustCompile(`"msg":"listening","addr":"([^"]*)".*"admin_addr":"([^"]*)"`)
-
 // launch starts the process: at the addresses that it had before, if it had any.
 func (i *instance) launch() {
 	i.t.Helper()
@@ -168,39 +153,16 @@ func (i *instance) launch() {
 
 func (i *instance) try() bool {
 	i.t.Helper()
-	f, err := os.OpenFile(i.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := serve.Start(binary, i.logFile, i.environ)
+	if errors.Is(err, serve.ErrTaken) {
+		return false
+	}
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	defer f.Close()
-	before := len(i.log())
-	i.cmd = exec.Command(binary, "serve")
-	i.cmd.Env = variables(i.environ)
-	i.cmd.Stdout, i.cmd.Stderr = f, f
-	if err := i.cmd.Start(); err != nil {
-		i.t.Fatal(err)
-	}
-	cmd, ended := i.cmd, make(chan struct{})
-	i.ended = ended
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	for {
-		if m := listening.FindStringSubmatch(i.log()[before:]); m != nil {
-			i.addr, i.adminAddr = m[1], m[2]
-			i.environ["LISTEN"], i.environ["ADMIN_LISTEN"] = i.addr, i.adminAddr
-			return true
-		}
-		select {
-		case <-ended:
-			if said := i.log()[before:]; !strings.Contains(said, "address already in use") {
-				i.t.Fatalf("tokend does not start:\n%s", said)
-			}
-			return false
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	i.cmd, i.ended, i.addr, i.adminAddr = p.Cmd, p.Ended, p.Addr, p.AdminAddr
+	i.environ["LISTEN"], i.environ["ADMIN_LISTEN"] = i.addr, i.adminAddr
+	return true
 }
 
 func (i *instance) log() string {
