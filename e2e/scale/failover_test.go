@@ -9,6 +9,7 @@ import (
 	"example.com/tokend/e2e/internal/callers"
 	"example.com/tokend/e2e/internal/topology"
 	"example.com/tokend/token"
+	"example.com/tokend/token/redisstore"
 )
 
 // enough is how many consumes are acknowledged before something is broken.
@@ -28,11 +29,21 @@ func TestClusterFailover(t *testing.T) {
 	loadA, loadB := callers.Start(a.Client(), users, habits), callers.Start(b.Client(), users, habits)
 	must(t, topology.Until("there is load", func() bool { return loadA.Acknowledged() > enough && loadB.Acknowledged() > enough }))
 
+	rdb := c.NewClient()
+	defer rdb.Close()
+	store, sub := redisstore.New(rdb, redisstore.Options{Timeout: 5 * time.Second}), token.KeySubject(token.User(users[0]), "p", "k")
+	_, err := store.Status(t.Context(), sub)
+	must(t, err)
+
 	before := time.Now()
 	c.Masters[0].Kill()
 	promoted, err := c.UntilPromoted(0)
 	must(t, err)
 	t.Logf("promoted after %v", time.Since(before).Round(time.Millisecond))
+	eventually(t, "a store finds the new master", func() error {
+		_, err := store.Status(t.Context(), sub)
+		return err
+	})
 
 	// The new master takes the change, and has nobody to give it to.
 	user := users[0]

@@ -271,10 +271,12 @@ func (c *Cluster) Denied() (denied []string) {
 	return denied
 }
 
-// NewClient returns a client of the cluster that is bounded as tokend's are.
+// NewClient returns a client of the cluster that is bounded as tokend's are. It does not look
+// by itself at who holds what but once: what has changed it must find out by what it is told.
 func (c *Cluster) NewClient() *redis.ClusterClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: addrs(c.Masters), ContextTimeoutEnabled: true, DialerRetries: 1, Protocol: 2,
+		ClusterStateReloadInterval: 24 * time.Hour,
 	})
 }
 
