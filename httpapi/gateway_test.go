@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"strconv"
@@ -62,19 +61,7 @@ func (h *harness) ask(method, path string, header http.Header) answer {
 		h.t.Fatal(err)
 	}
 	req.Header = header
-	resp, err := h.http.Client().Do(req)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(b)}
-	if a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Request-Id") == "" {
-		h.t.Errorf("%s %s: %v", method, path, a.header)
-	}
+	a := h.exchange(req)
 	if a.status < 300 {
 		if a.body != "" || a.header.Get(wire.HeaderCode) != "" {
 			h.t.Errorf("let through with %v %q", a.header, a.body)
@@ -82,7 +69,7 @@ func (h *harness) ask(method, path string, header http.Header) answer {
 		return a
 	}
 	if method != http.MethodHead {
-		if err := json.Unmarshal(b, &a.Problem); err != nil || a.header.Get("Content-Type") != wire.TypeProblem {
+		if err := json.Unmarshal([]byte(a.body), &a.Problem); err != nil || a.header.Get("Content-Type") != wire.TypeProblem {
 			h.t.Fatalf("%d %v %s", a.status, a.header, a.body)
 		}
 		kind, _ := wire.KindOf(a.Code)

@@ -181,6 +181,16 @@ func (h *harness) do(r request) answer {
 	case r.typ != "" && r.typ != "-":
 		req.Header.Set("Content-Type", r.typ)
 	}
+	a := h.exchange(req)
+	if a.status >= 400 && r.method != http.MethodHead && !isProbe(r.path) {
+		h.checkProblem(&a)
+	}
+	return a
+}
+
+// exchange sends req, and holds the answer to what all have.
+func (h *harness) exchange(req *http.Request) answer {
+	h.t.Helper()
 	resp, err := h.http.Client().Do(req)
 	if err != nil {
 		h.t.Fatal(err)
@@ -191,14 +201,11 @@ func (h *harness) do(r request) answer {
 		h.t.Fatal(err)
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header, body: string(b)}
-	if a.status >= 400 && r.method != http.MethodHead && !isProbe(r.path) {
-		h.checkProblem(&a)
-	}
 	if got := a.header.Get("Cache-Control"); got != "no-store" {
-		h.t.Errorf("%s %s: Cache-Control is %q, want no-store", r.method, r.path, got)
+		h.t.Errorf("%s %s: Cache-Control is %q, want no-store", req.Method, req.URL.Path, got)
 	}
 	if a.header.Get("X-Request-Id") == "" {
-		h.t.Errorf("%s %s: no X-Request-Id", r.method, r.path)
+		h.t.Errorf("%s %s: no X-Request-Id", req.Method, req.URL.Path)
 	}
 	return a
 }
