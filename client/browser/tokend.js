@@ -11,7 +11,8 @@
 // fresh token. What the form says (action, method, enctype, validation, and the button's
 // formaction, formmethod, formenctype, name and value) holds as it would without the script;
 // but the answer is shown in this page, whatever target says. A form that is not POST is
-// left alone, and its token is kept out of the URL.
+// left alone, and its token is kept out of the URL. So is a submission that the page's own
+// listener has prevented: one that was there before protect was called.
 //
 // Without the script the field tokend_token that the service has rendered does the same,
 // but for the waiting. The script takes that field's token as its first one. Where the page

@@ -266,3 +266,42 @@ func TestLanguageOf(t *testing.T) {
 		}
 	}
 }
+
+// The page runs and loads nothing but what this origin serves.
+func TestPolicy(t *testing.T) {
+	v := newVisitor(t, nil)
+	resp, err := v.http.Get(v.url + Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"Content-Security-Policy": policy, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+		t.Errorf("the policy is %q", policy)
+	}
+	if found := regexp.MustCompile(`(?i)<style| style=| on[a-z]+=|https?://|javascript:|@import`).FindAllString(string(body), -1); found != nil {
+		t.Errorf("the page has %q", found)
+	}
+	for _, script := range regexp.MustCompile(`<script[^>]*>`).FindAllString(string(body), -1) {
+		if !strings.Contains(script, ` src="/`) && !strings.Contains(script, `type="application/json"`) {
+			t.Errorf("the page has %s", script)
+		}
+	}
+	for _, path := range []string{"demo.js", "demo.css", "icon.svg"} {
+		source, err := files.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`https?://[^w]|url\(|@import`).FindAllString(string(source), -1); found != nil {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+}
