@@ -137,7 +137,7 @@ func watch(t *testing.T, l *history.Load, most int64) []*history.Wrong {
 	<-over
 	found, unchecked := l.Wrong()
 	if unchecked > 0 {
-		t.Errorf("%d histories were not checked in time", unchecked)
+		t.Errorf("%d histories were too much to be searched", unchecked)
 	}
 	return found
 }
@@ -146,10 +146,19 @@ func watch(t *testing.T, l *history.Load, most int64) []*history.Wrong {
 // broken, each time in one place; and at one that is whole.
 func TestCheckerNoticesMutants(t *testing.T) {
 	r := redistest.Start(t)
-	t.Run("whole", func(t *testing.T) {
-		t.Parallel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, 8) // they mostly wait for leases to end
+	run := func(name string, test func(t *testing.T)) {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			t.Run(strings.ReplaceAll(name, " ", "-"), test)
+		})
+	}
+	run("whole", func(t *testing.T) {
 		l, _ := broken(t, r, mutants.Mutant{})
-		if found := watch(t, l, 3000); len(found) > 0 {
+		if found := watch(t, l, 2000); len(found) > 0 {
 			t.Errorf("%d wrong histories, the first:\n%v", len(found), found[0])
 		}
 	})
@@ -159,8 +168,7 @@ func TestCheckerNoticesMutants(t *testing.T) {
 			continue
 		}
 		n++
-		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
+		run(m.Name, func(t *testing.T) {
 			l, b := broken(t, r, m)
 			found := watch(t, l, 100_000)
 			calls, _, _ := l.Made()

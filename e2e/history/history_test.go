@@ -84,7 +84,7 @@ func TestHistory(t *testing.T) {
 			once = false
 		}
 	}
-	round(func() bool { return part(3) }, true)
+	round(func() bool { return part(3) && len(w.unheard()) == 0 }, true)
 	w.calm = true
 	var warm, end [2]size
 	if right() {
@@ -145,8 +145,8 @@ func (w *world) report(t *testing.T, took time.Duration) {
 	if len(found) > 0 {
 		t.Errorf("%d of %d histories are wrong", len(found), subjects)
 	}
-	if int64(unchecked)*1000 > subjects {
-		t.Errorf("%d of %d histories were not checked in time", unchecked, subjects)
+	if int64(unchecked)*100 > subjects {
+		t.Errorf("%d of %d histories were too much to be searched", unchecked, subjects)
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -164,19 +164,27 @@ func (w *world) report(t *testing.T, took time.Duration) {
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		t.Logf("%8d %s", figures[name], name)
 	}
-	// What must come up for the check to have shown anything.
+	for _, what := range w.unheard() {
+		t.Errorf("nobody heard: %s", what)
+	}
+}
+
+// unheard returns what must come up for the check to have shown anything, and has not.
+func (w *world) unheard() (missing []string) {
+	figures := w.load.Figures()
 	for _, name := range []string{
 		"issue ok", "consume ok", "consume replayed", "consume takeover", "consume token_used", "consume token_expired",
 		"consume request_in_progress", "consume claim_unfinished", "consume idempotency_key_reused", "consume token_revoked",
 		"consume wrong_user", "consume wrong_purpose", "consume unknown (store_unavailable)", "consume unknown (no answer)",
 		"claim ok", "claim replay", "claim replayed", "claim takeover", "claim resolved", "claim claim_unfinished", "claim request_in_progress",
-		"claim token_used", "commit ok", "commit claim_superseded", "renew ok", "complete ok", "complete replayed", "release ok",
-		"release claim_committed", "release claim_ended", "revoke ok revoked", "status ok claimed", "status ok completed", "claim mode_unsupported",
+		"claim token_used", "claim mode_unsupported", "commit ok", "commit claim_superseded", "renew ok", "complete ok", "complete replayed",
+		"release ok", "release claim_committed", "release claim_ended", "revoke ok revoked", "status ok claimed", "status ok completed",
 	} {
 		if figures[name] == 0 {
-			t.Errorf("nobody heard: %s", name)
+			missing = append(missing, name)
 		}
 	}
+	return missing
 }
 
 // expiries fails the test where a key in Redis has no expiry.
