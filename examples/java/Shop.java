@@ -79,6 +79,21 @@ public class Shop {
         if (orders.has(user, ref)) return Page.seeOther("/orders/" + ref); // made now, or by the first click
         return refused(user, "orders", got);
     }
+
+    // refused tells a person what to do. tokend's next speaks to this service, not to them.
+    static Page refused(String user, String what, Answer got) throws InterruptedException {
+        String code = got.get("code"), next = got.get("next");
+        if (List.of("token_used", "request_in_progress", "claim_superseded", "claim_ended").contains(code)) {
+            return Page.text(409, "You have sent this form already. See /" + what
+                + " in a minute; if it is not there, please start over.");
+        }
+        if (List.of("stop", "reissue").contains(next) || code.equals("idempotency_key_reused")) { // this request did nothing
+            return showForm(user, what, 422, "Please check the form and send it again.", null);
+        }
+        System.out.println("tokend: " + got.text);
+        if (next.equals("fix")) return Page.text(500, "We cannot take this at the moment."); // this service's own fault: a wrong key, say
+        return Page.text(503, "Please look at /" + what + " before you send this again.");
+    }
     // readme:end
 
     static Page createPayment(String user, Map<String, String> form) throws Exception {
@@ -117,21 +132,6 @@ public class Shop {
         page.headers.put("Idempotent-Replayed", "true");
         page.body = Base64.getDecoder().decode(got.get("body"));
         return page;
-    }
-
-    /** Tells a person what to do. tokend's next speaks to this service, not to them. */
-    static Page refused(String user, String what, Answer got) throws InterruptedException {
-        String code = got.get("code"), next = got.get("next");
-        if (List.of("token_used", "request_in_progress", "claim_superseded", "claim_ended").contains(code)) {
-            return Page.text(409, "You have sent this form already. See /" + what
-                + " in a minute; if it is not there, please start over.");
-        }
-        if (List.of("stop", "reissue").contains(next) || code.equals("idempotency_key_reused")) { // this request did nothing
-            return showForm(user, what, 422, "Please check the form and send it again.", null);
-        }
-        System.out.println("tokend: " + got.text);
-        if (next.equals("fix")) return Page.text(500, "We cannot take this at the moment."); // this service's own fault: a wrong key, say
-        return Page.text(503, "Please look at /" + what + " before you send this again.");
     }
 
     /** Shows a page that is good for one submission, so nothing may cache it. */

@@ -52,6 +52,19 @@ async function createOrder(user, form) {
   if (orders.has(user, got.ref)) return seeOther(`/orders/${got.ref}`); // made now, or by the first click
   return refused(user, 'orders', got);
 }
+
+// refused tells a person what to do. tokend's next speaks to this service, not to them.
+function refused(user, what, got) {
+  if (['token_used', 'request_in_progress', 'claim_superseded', 'claim_ended'].includes(got.code)) {
+    return text(409, `You have sent this form already. See /${what} in a minute; if it is not there, please start over.`);
+  }
+  if (['stop', 'reissue'].includes(got.next) || got.code === 'idempotency_key_reused') { // this request did nothing
+    return showForm(user, what, 422, 'Please check the form and send it again.');
+  }
+  console.log('tokend:', JSON.stringify(got));
+  if (got.next === 'fix') return text(500, 'We cannot take this at the moment.'); // this service's own fault: a wrong key, say
+  return text(503, `Please look at /${what} before you send this again.`);
+}
 // readme:end
 
 async function createPayment(user, form) {
@@ -87,19 +100,6 @@ async function createPayment(user, form) {
 
 function replay({ status, headers, body }) {
   return { status, headers: { ...headers, 'Idempotent-Replayed': 'true' }, body: Buffer.from(body, 'base64') };
-}
-
-// refused tells a person what to do. tokend's next speaks to this service, not to them.
-function refused(user, what, got) {
-  if (['token_used', 'request_in_progress', 'claim_superseded', 'claim_ended'].includes(got.code)) {
-    return text(409, `You have sent this form already. See /${what} in a minute; if it is not there, please start over.`);
-  }
-  if (['stop', 'reissue'].includes(got.next) || got.code === 'idempotency_key_reused') { // this request did nothing
-    return showForm(user, what, 422, 'Please check the form and send it again.');
-  }
-  console.log('tokend:', JSON.stringify(got));
-  if (got.next === 'fix') return text(500, 'We cannot take this at the moment.'); // this service's own fault: a wrong key, say
-  return text(503, `Please look at /${what} before you send this again.`);
 }
 
 const FIELDS = { orders: 'item', payments: 'amount' };

@@ -78,6 +78,19 @@ def create_order(user, form):
     if orders.has(user, got.get("ref")):  # made now, or by the first click
         return see_other("/orders/" + got["ref"])
     return refused(user, "orders", got)
+
+
+def refused(user, what, got):
+    """Tells a person what to do. tokend's `next` speaks to this service, not to them."""
+    code, next_ = got.get("code"), got.get("next")
+    if code in ("token_used", "request_in_progress", "claim_superseded", "claim_ended"):
+        return text(409, f"You have sent this form already. See /{what} in a minute; if it is not there, please start over.")
+    if next_ in ("stop", "reissue") or code == "idempotency_key_reused":  # this request did nothing
+        return show_form(user, what, 422, "Please check the form and send it again.")
+    print("tokend:", json.dumps(got), flush=True)
+    if next_ == "fix":  # this service's own fault: a wrong key, say
+        return text(500, "We cannot take this at the moment.")
+    return text(503, f"Please look at /{what} before you send this again.")
 # readme:end
 
 
@@ -114,19 +127,6 @@ def create_payment(user, form):
 def replay(result):
     headers = {**result["headers"], "Idempotent-Replayed": "true"}
     return result["status"], headers, base64.b64decode(result["body"])
-
-
-def refused(user, what, got):
-    """Tells a person what to do. tokend's `next` speaks to this service, not to them."""
-    code, next_ = got.get("code"), got.get("next")
-    if code in ("token_used", "request_in_progress", "claim_superseded", "claim_ended"):
-        return text(409, f"You have sent this form already. See /{what} in a minute; if it is not there, please start over.")
-    if next_ in ("stop", "reissue") or code == "idempotency_key_reused":  # this request did nothing
-        return show_form(user, what, 422, "Please check the form and send it again.")
-    print("tokend:", json.dumps(got), flush=True)
-    if next_ == "fix":  # this service's own fault: a wrong key, say
-        return text(500, "We cannot take this at the moment.")
-    return text(503, f"Please look at /{what} before you send this again.")
 
 
 FIELDS = {"orders": "item", "payments": "amount"}
