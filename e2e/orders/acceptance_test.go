@@ -116,7 +116,7 @@ func TestTwoAtOnce(t *testing.T) {
 		b := someLines("B1", 20)
 		release := s.hold("B1-007")
 		first := s.later("k1", b)
-		until(s.T, "the first has its claim", func() bool { return s.gate.answered() == 1 })
+		databases.Until(s.T, "the first has its claim", func() bool { return s.gate.answered() == 1 })
 		s.untilWaiting(1)
 
 		second := s.order("k1", b).want(s, 409, "REQUEST_IN_PROGRESS")
@@ -131,7 +131,7 @@ func TestTwoAtOnce(t *testing.T) {
 		s.order("k1", b2).want(s, 409, "IDEMPOTENCY_KEY_REUSED")
 
 		release()
-		got := await(s.T, first).want(s, 201, "")
+		got := databases.Await(s.T, first).want(s, 201, "")
 		if again := s.order("k1", b).want(s, 201, ""); again.body != got.body {
 			s.Errorf("the first got %v, the second %v", got, again)
 		}
@@ -169,7 +169,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		numbers := map[string]string{}
 		for _, c := range all {
-			r := await(s.T, c)
+			r := databases.Await(s.T, c)
 			if r.status != 201 && r.Code != "REQUEST_IN_PROGRESS" {
 				s.Errorf("one got %v", r)
 			}
@@ -223,7 +223,7 @@ func TestCallbackThreeTimes(t *testing.T) {
 			}()
 		}
 		for _, c := range all {
-			if r := await(s.T, c); r.status != 200 && r.Code != "REQUEST_IN_PROGRESS" {
+			if r := databases.Await(s.T, c); r.status != 200 && r.Code != "REQUEST_IN_PROGRESS" {
 				s.Errorf("one of many callbacks got %v", r)
 			}
 		}

@@ -112,7 +112,7 @@ func TestKilledBeforeComplete(t *testing.T) {
 				end := s.gate.hold(t)
 				b := someLines("B1", 20)
 				go send("POST", url+"/order-batches", object(b), "X-User", alice, "Idempotency-Key", "k1") // and is never answered
-				await(t, s.gate.at)                                                                        // it has committed, and is about to complete
+				databases.Await(t, s.gate.at)                                                              // it has committed, and is about to complete
 				kill()
 				end(false)
 				there := s.committed()
@@ -147,7 +147,7 @@ func TestKilledBeforeCommit(t *testing.T) {
 		b := someLines("B1", 20)
 		release := s.hold("B1-015")
 		go send("POST", url+"/order-batches", object(b), "X-User", alice, "Idempotency-Key", "k1")
-		until(t, "it has its claim", func() bool { return s.gate.answered() == 1 })
+		databases.Until(t, "it has its claim", func() bool { return s.gate.answered() == 1 })
 		s.untilWaiting(1)
 		kill()
 		release()
@@ -175,15 +175,15 @@ func (s *shop) twoHolders(lose func()) {
 	b := someLines("B1", 20)
 	release := s.hold("B1-007")
 	first := s.later("k1", b)
-	until(s.T, "the first has its claim", func() bool { return s.gate.answered() == 1 })
+	databases.Until(s.T, "the first has its claim", func() bool { return s.gate.answered() == 1 })
 	s.untilWaiting(1)
 	lose()
 	second := s.later("k1", b)
-	until(s.T, "the second has its claim", func() bool { return s.gate.answered() == 2 })
+	databases.Until(s.T, "the second has its claim", func() bool { return s.gate.answered() == 2 })
 	s.untilWaiting(2)
 	release()
 
-	one, other := await(s.T, first), await(s.T, second).want(s, 201, "")
+	one, other := databases.Await(s.T, first), databases.Await(s.T, second).want(s, 201, "")
 	// The first may hear that its claim is another's, whose result counts.
 	if one.Code != "REQUEST_IN_PROGRESS" && one.body != other.body {
 		s.Errorf("the first got %v, the second %v", one, other)
@@ -235,7 +235,7 @@ func TestDeadlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("the test got %v", mine)
-			await(t, first).want(t, 201, "")
+			databases.Await(t, first).want(t, 201, "")
 			s.wantOrders(2)
 		})
 	}
@@ -252,7 +252,7 @@ func TestFailoverForgets(t *testing.T) {
 	master := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
 	replica := redistest.Start(t, "--replicaof", host+" "+port)
-	until(t, "the replica follows", func() bool {
+	databases.Until(t, "the replica follows", func() bool {
 		info, err := replica.Client().Info(t.Context(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
@@ -283,7 +283,7 @@ func TestFailoverForgets(t *testing.T) {
 		}
 		return n
 	}
-	until(t, "the replica knows the keys", func() bool { return known() == 3 })
+	databases.Until(t, "the replica knows the keys", func() bool { return known() == 3 })
 	if err := replica.Client().Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err) // it hears of nothing more, and takes over when the master is gone
 	}
@@ -297,7 +297,7 @@ func TestFailoverForgets(t *testing.T) {
 	way.lead(replica.Addr)
 	for name, s := range shops {
 		var again reply
-		until(t, "tokend has found the new master", func() bool {
+		databases.Until(t, "tokend has found the new master", func() bool {
 			again = s.order(name, b)
 			return again.status != 503
 		})

@@ -31,9 +31,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience bounds every wait: far more than any machine needs.
-	patience = 60 * time.Second
-
 	secret = "of the provider"
 	alice  = "alice"
 	lease  = 30 * time.Second // of tokend's time, which moves when a test says so
@@ -92,7 +89,7 @@ func newInstance(t *testing.T, d *databases.Database, url, key string, log io.Wr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), databases.Patience)
 		defer cancel()
 		made.guard.Drain(ctx)
 		made.close()
@@ -129,7 +126,7 @@ type said struct {
 
 func (r reply) String() string { return fmt.Sprintf("%d %s", r.status, r.body) }
 
-var web = &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true}}
+var web = &http.Client{Timeout: 2 * databases.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // send sends a request; headers are name and value by turns.
 func send(method, url, body string, headers ...string) (reply, error) {
@@ -297,31 +294,7 @@ func (s *shop) hold(number string) (release func()) {
 // untilWaiting waits until n transactions wait for a lock, where that can be seen.
 func (s *shop) untilWaiting(n int) {
 	s.Helper()
-	if s.Dialect != sqlguard.SQLite {
-		until(s.T, fmt.Sprintf("%d transactions wait", n), func() bool { return s.Waiting(s.sql) >= n })
-	}
-}
-
-// until waits until ok.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// await returns what comes on c.
-func await[T any](t testing.TB, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
-		panic("unreachable")
-	}
+	s.UntilWaiting(s.T, s.sql, n)
 }
 
 // lines is a log.

@@ -25,9 +25,6 @@ func TestMain(m *testing.M) {
 	os.Exit(databases.Run(m))
 }
 
-// patience bounds every wait: far more than any machine needs.
-const patience = 60 * time.Second
-
 // errorCode finds the codes of the errors that have no SQLState: see the package comment of
 // sqlguard.
 func errorCode(err error) int {
@@ -187,22 +184,10 @@ func id(key string) sqlguard.ID {
 	return sqlguard.ID{Scope: "order-batch", User: "alice", Key: key}
 }
 
-// until waits until ok.
-func (p *place) until(what string, ok func() bool) {
-	p.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// untilWaiting waits until n transactions wait for a lock. In SQLite nobody can see that.
+// untilWaiting waits until n transactions wait for a lock, where that can be seen.
 func (p *place) untilWaiting(n int) {
 	p.Helper()
-	if p.Dialect != sqlguard.SQLite {
-		p.until(fmt.Sprintf("%d transactions wait", n), func() bool { return p.Waiting(p.db) >= n })
-	}
+	p.UntilWaiting(p.T, p.db, n)
 }
 
 // outcome is what a call came to.
@@ -219,16 +204,4 @@ func start(f func() (sqlguard.Answer, error)) <-chan outcome {
 		c <- outcome{a, err}
 	}()
 	return c
-}
-
-// await returns what comes on c.
-func await[T any](t testing.TB, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
-		panic("unreachable")
-	}
 }

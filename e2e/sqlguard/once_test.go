@@ -87,7 +87,7 @@ func TestTwoAtOnce(t *testing.T) {
 				return p.work("k")(ctx, tx)
 			})
 		})
-		await(p, working)
+		databases.Await(p, working)
 		second := start(func() (sqlguard.Answer, error) { return p.g.Do(p.Context(), p.db, id("k"), "d", p.work("k")) })
 		other := start(func() (sqlguard.Answer, error) { return p.g.Do(p.Context(), p.db, id("k"), "other", p.work("k")) })
 		p.untilWaiting(2)
@@ -97,7 +97,7 @@ func TestTwoAtOnce(t *testing.T) {
 		default:
 		}
 		close(goOn)
-		a, b, c := await(p, first), await(p, second), await(p, other)
+		a, b, c := databases.Await(p, first), databases.Await(p, second), databases.Await(p, other)
 		if a.err != nil || b.err != nil || a.Replayed || !b.Replayed || !bytes.Equal(a.Result, b.Result) {
 			p.Errorf("the first got %+v, the second %+v", a, b)
 		}
@@ -123,20 +123,20 @@ func TestWinnerRollsBack(t *testing.T) {
 				return nil, errors.Join(failure, err)
 			})
 		})
-		await(p, working)
+		databases.Await(p, working)
 		var waiting []<-chan outcome
 		for range 3 {
 			waiting = append(waiting, start(func() (sqlguard.Answer, error) { return p.g.Do(p.Context(), p.db, id("k"), "d", p.work("k")) }))
 		}
 		p.untilWaiting(3)
 		close(goOn)
-		if o := await(p, winner); !errors.Is(o.err, failure) {
+		if o := databases.Await(p, winner); !errors.Is(o.err, failure) {
 			p.Errorf("the winner got %+v", o)
 		}
 		replayed := 0
 		var result []byte
 		for _, c := range waiting {
-			o := await(p, c)
+			o := databases.Await(p, c)
 			if o.err != nil {
 				p.Errorf("one that waited got %v", o.err)
 			}
@@ -190,7 +190,7 @@ func TestWinnerRollsBackWithoutRun(t *testing.T) {
 		}
 		first := 0
 		for _, c := range waiting {
-			switch o := await(p, c); {
+			switch o := databases.Await(p, c); {
 			case o.err == nil && !o.Replayed:
 				first++
 			case o.err != nil && !errors.Is(o.err, sqlguard.ErrRetryTransaction) && !errors.Is(o.err, sqlguard.ErrInProgress):
@@ -244,7 +244,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		results := map[int][]byte{}
 		for i, c := range calls {
-			o := await(p, c)
+			o := databases.Await(p, c)
 			if o.err != nil {
 				p.Fatalf("%d: %v", i, o.err)
 			}
@@ -385,7 +385,7 @@ func TestCreateTableAtOnce(t *testing.T) {
 			}()
 		}
 		for range 8 {
-			if err := await(t, errs); err != nil {
+			if err := databases.Await(t, errs); err != nil {
 				t.Error(err)
 			}
 		}
@@ -505,12 +505,12 @@ func TestPurgeUnderLoad(t *testing.T) {
 			}))
 		}
 		for _, c := range calls {
-			if o := await(t, c); o.err != nil {
+			if o := databases.Await(t, c); o.err != nil {
 				t.Error(o.err)
 			}
 		}
 		stop()
-		if err := await(t, purged); err != nil {
+		if err := databases.Await(t, purged); err != nil {
 			t.Error(err)
 		}
 		p.wantWorks(4)

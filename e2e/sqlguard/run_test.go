@@ -58,7 +58,7 @@ func TestDeadlock(t *testing.T) {
 		a := start(func() (sqlguard.Answer, error) { return transfer(1, 2) })
 		b := start(func() (sqlguard.Answer, error) { return transfer(2, 1) })
 		for _, c := range []<-chan outcome{a, b} {
-			if o := await(p, c); o.err != nil {
+			if o := databases.Await(p, c); o.err != nil {
 				p.Error(o.err)
 			}
 		}
@@ -127,7 +127,7 @@ func TestDeadlockSwallowed(t *testing.T) {
 			if err := add(t.Context(), other, 2); err != nil {
 				t.Fatal(err)
 			}
-			waiting := make2(other, p)
+			waiting := comesFor(other, p)
 			runs, refused := 0, 0
 			err = p.g.Run(t.Context(), p.db, func(ctx context.Context, tx sqlguard.Tx) error {
 				runs++
@@ -158,9 +158,9 @@ func TestDeadlockSwallowed(t *testing.T) {
 	}
 }
 
-// make2 returns what has the other come for the first account on the first run: it then waits
+// comesFor returns what has the other come for the first account on the first run: it then waits
 // for it, and is rolled back when it has waited or has been given up.
-func make2(other *sql.Tx, p *place) func(run int) {
+func comesFor(other *sql.Tx, p *place) func(run int) {
 	return func(run int) {
 		if run > 1 {
 			return
@@ -208,7 +208,7 @@ func TestSerializationFailure(t *testing.T) {
 	}
 	results := map[string]int{}
 	for _, c := range calls {
-		o := await(t, c)
+		o := databases.Await(t, c)
 		if o.err != nil {
 			t.Error(o.err)
 		}
@@ -268,7 +268,7 @@ func TestPanic(t *testing.T) {
 					return nil, nil
 				})
 			}()
-			await(p, ended)
+			databases.Await(p, ended)
 		}
 		p.wantWorks(0)
 		p.do(id("k"), "d")
@@ -303,15 +303,15 @@ func TestHangUp(t *testing.T) {
 				return p.work("k")(ctx, tx)
 			})
 		})
-		await(p, working)
+		databases.Await(p, working)
 		second := start(func() (sqlguard.Answer, error) { return p.g.Do(ctx, p.db, id("k"), "d", p.work("k")) })
 		p.untilWaiting(1)
 		cancel()
-		if o := await(p, second); !errors.Is(o.err, context.Canceled) {
+		if o := databases.Await(p, second); !errors.Is(o.err, context.Canceled) {
 			p.Errorf("one that hung up while it waited: %+v", o)
 		}
 		close(goOn)
-		if o := await(p, first); o.err != nil {
+		if o := databases.Await(p, first); o.err != nil {
 			p.Error(o.err)
 		}
 		p.wantWorks(1)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"example.com/tokend/client/sqlguard"
+	"example.com/tokend/e2e/internal/databases"
 )
 
 // orders makes a table of one order that waits to be paid.
@@ -92,7 +93,7 @@ func TestMoveAtOnce(t *testing.T) {
 		}
 		n := 0
 		for range 8 {
-			if await(p, moved) {
+			if databases.Await(p, moved) {
 				n++
 			}
 		}
@@ -123,7 +124,7 @@ func TestMoveRolledBack(t *testing.T) {
 				return errors.Join(failure, err)
 			})
 		}()
-		await(p, working)
+		databases.Await(p, working)
 		moved := make(chan bool, 3)
 		for i := range 3 {
 			go func() {
@@ -136,12 +137,12 @@ func TestMoveRolledBack(t *testing.T) {
 		}
 		p.untilWaiting(3)
 		close(goOn)
-		if err := await(p, first); !errors.Is(err, failure) {
+		if err := databases.Await(p, first); !errors.Is(err, failure) {
 			p.Error(err)
 		}
 		n := 0
 		for range 3 {
-			if await(p, moved) {
+			if databases.Await(p, moved) {
 				n++
 			}
 		}

@@ -235,7 +235,7 @@ func TestEnsureWinnerRollsBack(t *testing.T) {
 				return errors.Join(failure, err)
 			})
 		}()
-		await(p, working)
+		databases.Await(p, working)
 		waiting := make(chan result, 3)
 		for range 3 {
 			go func() {
@@ -245,12 +245,12 @@ func TestEnsureWinnerRollsBack(t *testing.T) {
 		}
 		p.untilWaiting(3)
 		close(goOn)
-		if err := await(p, winner); !errors.Is(err, failure) {
+		if err := databases.Await(p, winner); !errors.Is(err, failure) {
 			p.Errorf("the winner got %v", err)
 		}
 		kinds := map[sqlguard.Kind]int{}
 		for range 3 {
-			r := await(p, waiting)
+			r := databases.Await(p, waiting)
 			if r.err != nil {
 				p.Fatal(r.err)
 			}
@@ -292,7 +292,7 @@ func TestEnsureAtOnce(t *testing.T) {
 		}
 		sum := 0
 		for range 6 {
-			sum += await(p, inserted)
+			sum += databases.Await(p, inserted)
 		}
 		if n := p.count("SELECT COUNT(*) FROM order_item"); n != 8 || sum != 8 {
 			p.Errorf("%d rows are there, and %d were said to be inserted", n, sum)

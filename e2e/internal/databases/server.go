@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// patience bounds every wait: far more than any machine needs.
-const patience = 60 * time.Second
-
 // server is a database server within a directory that is removed with it.
 type server struct {
 	once     sync.Once
@@ -104,7 +101,7 @@ func (s *server) try(cmd *exec.Cmd) error {
 	if s.admin, err = s.open(s); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(Patience); ; {
 		err := s.admin.Ping()
 		if err == nil {
 			s.cmd = cmd
@@ -129,7 +126,7 @@ func (s *server) stop() {
 	}
 	if s.cmd != nil {
 		s.cmd.Process.Signal(s.end)
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			if errors.Is(s.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 				break
 			}

@@ -9,9 +9,8 @@ import (
 
 var lockWait = regexp.MustCompile(`(?s)\nLOCK WAIT .*? thread id (\d+)`)
 
-// Waiting returns how many transactions of d, which is open as db, wait for a lock: 0 in SQLite,
-// where nobody can see that.
-func (d *Database) Waiting(db *sql.DB) (n int) {
+// waiting returns how many transactions of d, which is open as db, wait for a lock.
+func (d *Database) waiting(db *sql.DB) (n int) {
 	d.t.Helper()
 	read := func(query string, into ...any) {
 		if err := db.QueryRow(query).Scan(into...); err != nil {
