@@ -44,7 +44,7 @@ func newHarness(t *testing.T, edit ...func(*httpapi.Options, *token.Options)) *h
 	t.Helper()
 	h := &harness{t: t, redis: miniredis.RunT(t), log: new(logBuffer), now: time.Now()}
 	h.redis.SetTime(h.now)
-	rdb := redis.NewClient(&redis.Options{Addr: h.redis.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: h.redis.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { rdb.Close() })
 	ring, err := token.NewRing(signingKey)
 	if err != nil {
@@ -56,7 +56,7 @@ func newHarness(t *testing.T, edit ...func(*httpapi.Options, *token.Options)) *h
 	}
 	t.Cleanup(callers.Close)
 	h.m = httpapi.NewMetrics("test", "go", ring.KeyIDs(), func() httpapi.Pool { return httpapi.Pool{Total: 3, Idle: 1} })
-	store := redisstore.New(rdb, redisstore.Options{Observe: h.m.ObserveRedis, Timeout: 500 * time.Millisecond})
+	store := redisstore.New(rdb, redisstore.Options{Observe: h.m.ObserveRedis, Timeout: 20 * time.Second})
 	topts := token.Options{
 		Mode:     token.Record,
 		Settings: token.Settings{TTL: 5 * time.Minute, MaxTTL: time.Hour, Retention: time.Hour, KeysRetention: time.Hour},

@@ -59,7 +59,7 @@ type site struct {
 func newSite(t *testing.T, settings ...string) *site {
 	t.Helper()
 	s := &site{t: t, redis: redistest.Start(t), orders: newOrders(t)}
-	i, err := program.Serve("redis://"+s.redis.Addr+"/0", "standalone", append([]string{"LOG_OUTCOMES=all", "REDIS_TIMEOUT=2s"}, settings...)...)
+	i, err := program.Serve("redis://"+s.redis.Addr+"/0", "standalone", append([]string{"LOG_OUTCOMES=all", "REDIS_TIMEOUT=30s"}, settings...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ func (r replace) in(t *testing.T, text string) string {
 	return text
 }
 
-// nginx puts nginx before s, with the file of deploy/nginx, in which addresses and the key's
-// path are its own, and with more changes.
+// nginx puts nginx before s, with the file of deploy/nginx, in which addresses, the key's path
+// and timeouts are its own, and with more changes.
 func (s *site) nginx(more replace) {
 	s.t.Helper()
 	if _, err := exec.LookPath("nginx"); err != nil {
@@ -61,6 +61,10 @@ func (s *site) nginx(more replace) {
 	text := more.in(s.t, string(file))
 	if strings.Contains(text, "server 127.0.0.1:8080;") {
 		text = replace{"server 127.0.0.1:8080;": "server " + host(s.tokend.URL) + ";"}.in(s.t, text)
+	}
+	for _, timeout := range []string{"proxy_connect_timeout 1s;", "proxy_read_timeout 5s;"} { // a loaded machine may need more
+		name, _, _ := strings.Cut(timeout, " ")
+		text = replace{timeout: name + " 60s;"}.in(s.t, text)
 	}
 	text = replace{"server 127.0.0.1:3000;": "server " + host(s.orders.URL) + ";", "/etc/nginx/tokend-key.conf": key}.in(s.t, text)
 	for range 5 { // another program may take the port
