@@ -197,6 +197,7 @@ func TestDoctorForbidden(t *testing.T) {
 		"least":     {rules, exitOK, []string{"config", "info", "eviction", "persistence"}, nil},
 		"no EVAL":   {[]any{"~tokend:*", "+@all", "-@scripting"}, exitRefused, nil, []string{"write"}},
 		"no GETEX":  {[]any{"~tokend:*", "+@all", "-getex"}, exitRefused, nil, []string{"write"}},
+		"no MGET":   {[]any{"~tokend:*", "+@all", "-mget"}, exitOK, []string{"write"}, nil},
 		"no keys":   {[]any{"~other:*", "+@all"}, exitRefused, nil, []string{"write"}},
 	} {
 		t.Run(name, func(t *testing.T) {

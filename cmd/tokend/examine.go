@@ -376,6 +376,10 @@ func (e *examination) write(ctx context.Context) {
 		e.add("write", unfit, "a token could not be issued and consumed: "+plain(err), mendOf(err))
 		return
 	}
+	if err := e.rdb.MGet(ctx, redisstore.TokenKey(e.cfg.Redis.KeyPrefix, user.Hash(), token.ID{})).Err(); err != nil {
+		e.add("write", doubt, "calls at the same time cannot share a script's run, and cost Redis twice as much: "+plain(err), mendOf(err))
+		return
+	}
 	e.add("write", good, "a token was issued and consumed; nothing of it stays", "")
 }
 
@@ -447,7 +451,7 @@ var mends = []struct{ said, mend string }{
 	{"", "look into Redis's log, and whether it is overloaded"},
 }
 
-const mendACL = "the ACL user needs ~PREFIX:* &PREFIX:* (redis.key_prefix) and +eval +evalsha +time +get +getex +set +del +wait +publish +subscribe +unsubscribe +ping"
+const mendACL = "the ACL user needs ~PREFIX:* &PREFIX:* (redis.key_prefix) and +eval +evalsha +time +get +getex +mget +set +del +wait +publish +subscribe +unsubscribe +ping"
 
 func mendOf(err error) string {
 	i := slices.IndexFunc(mends, func(m struct{ said, mend string }) bool { return strings.Contains(err.Error(), m.said) })
