@@ -28,11 +28,12 @@ var (
 //
 //	go test ./history -run TestHistory -v -args -ops 1000000 -seed 42
 func TestHistory(t *testing.T) {
-	if *seed == 0 {
-		*seed = rand.Uint64()
+	drawn := *seed
+	if drawn == 0 {
+		drawn = rand.Uint64()
 	}
-	t.Logf("the seed is %d", *seed)
-	w := newWorld(t, *seed)
+	t.Logf("the seed is %d", drawn)
+	w := newWorld(t, drawn)
 	w.load.Subjects, w.hurry = *subjects, *ops < 100_000
 	if err := w.load.Start(); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestHistory(t *testing.T) {
 		said = time.Now()
 		calls, answered, subjects := w.load.Made()
 		fmt.Printf("%v: %d calls, %d answered, %d histories checked, %d faults, seed %d\n",
-			time.Since(began).Round(time.Second), calls, answered, subjects, total(w.begun), *seed)
+			time.Since(began).Round(time.Second), calls, answered, subjects, total(w.begun), drawn)
 	}
 	right := func() bool { found, _ := w.load.Wrong(); return len(found) == 0 && !t.Failed() && ctx.Err() == nil }
 	round := func(enough func() bool, once bool) {
@@ -140,7 +141,7 @@ func (w *world) report(t *testing.T, took time.Duration) {
 		if n == 3 {
 			break
 		}
-		t.Errorf("with the seed %d:\n%v", *seed, wrong)
+		t.Errorf("with the seed %d:\n%v", w.load.Seed, wrong)
 	}
 	if len(found) > 0 {
 		t.Errorf("%d of %d histories are wrong", len(found), subjects)
@@ -151,7 +152,7 @@ func (w *world) report(t *testing.T, took time.Duration) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	t.Logf("seed %d: %d calls in %v, %d answered, %d histories of which %d were given up, %d faults; the recorder's heap is %d MiB",
-		*seed, calls, took.Round(time.Second), answered, subjects, unchecked, total(w.begun), mem.HeapAlloc>>20)
+		w.load.Seed, calls, took.Round(time.Second), answered, subjects, unchecked, total(w.begun), mem.HeapAlloc>>20)
 	for _, name := range slices.Sorted(maps.Keys(w.begun)) {
 		t.Logf("%6d times %s", w.begun[name], name)
 	}
