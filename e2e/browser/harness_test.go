@@ -7,8 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,8 +37,9 @@ const patience = time.Minute
 // What all tests share: each has pages, sessions and a form service of its own.
 var (
 	dev     *devServer
-	browser context.Context // of chromedp
-	letIn   net.Listener    // whose origin tokend dev lets in
+	browser context.Context  // of chromedp
+	letIn   *httptest.Server // whose origin tokend dev lets in
+	letInTo atomic.Pointer[shop]
 )
 
 func TestMain(m *testing.M) {
@@ -50,10 +52,9 @@ func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "tokend-browser")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		letIn, err = net.Listen("tcp", "127.0.0.1:0")
-	}
-	if err == nil {
-		dev, err = startDev(dir, "http://"+letIn.Addr().String())
+		letIn = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { letInTo.Load().serve(w, r) }))
+		defer letIn.Close()
+		dev, err = startDev(dir, letIn.URL)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -429,6 +430,17 @@ func check[T comparable](t *testing.T, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
+}
+
+// atOnce clicks an element twice before anything else can happen.
+func atOnce(selector string) string {
+	return `const e = document.querySelector(` + quote(selector) + `); e.click(); e.click()`
+}
+
+// later does what leads away from the page, when it has been told to.
+func (p *page) later(script string) {
+	p.t.Helper()
+	p.run(`setTimeout(() => {` + script + `})`)
 }
 
 // within waits until ok.

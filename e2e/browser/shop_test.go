@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"mime"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -49,14 +48,23 @@ type sent struct {
 // newShop starts a shop whose page holds form, which protect is called for with opts.
 func newShop(t *testing.T, form, opts string, more ...guard.Option) *shop {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newShopAt(t, l, form, opts, more...)
+	s := openShop(t, form, opts, more...)
+	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
 }
 
-func newShopAt(t *testing.T, l net.Listener, form, opts string, more ...guard.Option) *shop {
+// newShopLetIn is newShop at the origin that tokend dev lets in.
+func newShopLetIn(t *testing.T, form, opts string) *shop {
+	t.Helper()
+	s := openShop(t, form, opts)
+	s.url = letIn.URL
+	letInTo.Store(s)
+	return s
+}
+
+func openShop(t *testing.T, form, opts string, more ...guard.Option) *shop {
 	t.Helper()
 	s := &shop{t: t, mux: http.NewServeMux(), asked: map[string][]sent{}, form: form, opts: opts, lang: "en"}
 	c := dev.client(t)
@@ -72,10 +80,6 @@ func newShopAt(t *testing.T, l net.Listener, form, opts string, more ...guard.Op
 		})
 	}
 	s.mux.HandleFunc("GET /made", func(w http.ResponseWriter, r *http.Request) { show(w, 200, "<h1>Made</h1>") })
-	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(s.serve)}}
-	server.Start()
-	t.Cleanup(server.Close)
-	s.url = server.URL
 	return s
 }
 

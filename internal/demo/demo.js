@@ -219,20 +219,21 @@ const tries = {
 		if (short !== life) {
 			await change({ life: short });
 		}
+		let answer;
 		try {
 			const token = await fetchToken();
 			for (let left = short + 1; left > 0; left--) {
 				say.textContent = fill(words['wait.expiry'], { what, seconds: left });
 				await sleep(1000);
 			}
-			const answer = await send(one, token, 'expired');
-			if (answer.problem?.next === 'reissue') {
-				await send(one, await fetchToken(), 'fresh');
-			}
+			answer = await send(one, token, 'expired');
 		} finally {
 			if (short !== life) {
 				await change({ life });
 			}
+		}
+		if (answer.problem?.next === 'reissue') {
+			await send(one, await fetchToken(), 'fresh');
 		}
 	},
 	async replay() {
