@@ -68,9 +68,9 @@ type check struct {
 	possible []*Op
 	same     []int // by place: the place of the one before it that asks for the same, or -1
 	left     int   // of the work that the search may be
-	// lazy: a possible call happens only where an answer cannot be explained without. What is
-	// found so is right. Where nothing is, all else is looked at, too.
-	lazy bool
+	// beyond is how many possible calls happen beyond those without which an answer cannot be
+	// explained. What is found with few is right; where nothing is, more are looked at.
+	beyond int
 }
 
 // request is what a call asks for, whoever sends it and whenever.
@@ -125,7 +125,7 @@ func (c *check) answer(from *worlds, o *Op) *worlds {
 	for _, w := range from.list {
 		before.add(w)
 	}
-	for place := 0; place < len(before.list) && c.left > 0; {
+	for place, beyond := 0, 0; place < len(before.list) && c.left > 0; {
 		for _, w := range before.list[place:] {
 			if w.now > o.Return {
 				continue
@@ -137,8 +137,10 @@ func (c *check) answer(from *worlds, o *Op) *worlds {
 				}
 			}
 		}
-		if c.lazy && len(after.list) > 0 {
-			break
+		if len(after.list) > 0 {
+			if beyond++; beyond > c.beyond {
+				break
+			}
 		}
 		next := len(before.list)
 		c.further(before, place, o.Return)
@@ -226,7 +228,7 @@ func (s *Subject) Check() (right, known bool) {
 		}
 		latest[o.request()] = i
 	}
-	for _, c.lazy = range []bool{true, false} {
+	for _, c.beyond = range []int{0, 1, 2, len(c.possible)} {
 		c.left = most
 		if right = porcupine.CheckOperations(c.model(), ops); right || len(c.possible) == 0 {
 			break

@@ -136,8 +136,8 @@ func watch(t *testing.T, l *history.Load, most int64) []*history.Wrong {
 	cancel()
 	<-over
 	found, unchecked := l.Wrong()
-	if unchecked > 0 {
-		t.Errorf("%d histories were too much to be searched", unchecked)
+	if len(unchecked) > 0 {
+		t.Errorf("%d histories were too much to be searched, the first:\n%v", len(unchecked), unchecked[0])
 	}
 	return found
 }

@@ -46,7 +46,7 @@ type Load struct {
 	wrong struct {
 		sync.Mutex
 		subjects []*Wrong
-		unknown  int
+		unknown  []*Subject
 	}
 }
 
@@ -130,7 +130,7 @@ func (l *Load) check(s *Subject) {
 	defer l.wrong.Unlock()
 	switch {
 	case !known:
-		l.wrong.unknown++
+		l.wrong.unknown = append(l.wrong.unknown, s)
 	case !right:
 		why = append(why, "there is no order of these calls in which every answer is right")
 	}
@@ -139,8 +139,8 @@ func (l *Load) check(s *Subject) {
 	}
 }
 
-// Wrong returns what was found so far, and how many histories were too long to be checked.
-func (l *Load) Wrong() (found []*Wrong, unchecked int) {
+// Wrong returns what was found so far, and the histories that were too much to be searched.
+func (l *Load) Wrong() (found []*Wrong, unchecked []*Subject) {
 	l.wrong.Lock()
 	defer l.wrong.Unlock()
 	return l.wrong.subjects, l.wrong.unknown
