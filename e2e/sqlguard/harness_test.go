@@ -44,6 +44,8 @@ type place struct {
 	db *sql.DB
 	g  *sqlguard.Guard
 
+	locksReads bool // plain reads take locks, too
+
 	mu   sync.Mutex
 	runs int
 }
@@ -62,6 +64,7 @@ var places = []struct {
 	{"MariaDB serializable", databases.MariaDB, "", sql.LevelSerializable},
 	{"MariaDB read committed", databases.MariaDB, "", sql.LevelReadCommitted},
 	{"MariaDB clientFoundRows", databases.MariaDB, "clientFoundRows=true&interpolateParams=true", sql.LevelDefault},
+	{"MariaDB serializable clientFoundRows", databases.MariaDB, "clientFoundRows=true", sql.LevelSerializable},
 	{"MariaDB snapshot isolation", databases.MariaDB, "innodb_snapshot_isolation=ON", sql.LevelDefault},
 	{"SQLite", databases.SQLite, "", sql.LevelDefault},
 	{"SQLite serializable", databases.SQLite, "", sql.LevelSerializable},
@@ -78,7 +81,9 @@ func each(t *testing.T, test func(*place), opts ...sqlguard.Option) {
 			if p.parameters != "" {
 				d = d.With(p.parameters)
 			}
-			test(open(t, d, append([]sqlguard.Option{sqlguard.Isolation(p.isolation)}, opts...)...))
+			opened := open(t, d, append([]sqlguard.Option{sqlguard.Isolation(p.isolation)}, opts...)...)
+			opened.locksReads = d.Dialect == sqlguard.MySQL && p.isolation == sql.LevelSerializable
+			test(opened)
 		})
 	}
 }
