@@ -78,6 +78,41 @@ func (c *caller) idle(ctx context.Context) {
 	pause(ctx, d)
 }
 
+// share is a kind of call, and where its part of a hundred ends.
+type share struct {
+	kind Kind
+	end  int
+}
+
+var (
+	plainly = []share{{Consume, 75}, {Status, 90}, {Revoke, 94}, {Claim, 100}}
+	mixed   = []share{
+		{Consume, 15}, {Claim, 45}, {Commit, 55}, {Renew, 64}, {Complete, 74}, {Release, 85}, {Status, 98}, {Revoke, 100},
+	}
+)
+
+// kind draws what to ask for.
+func (c *caller) kind() Kind {
+	shares := mixed
+	if c.plain {
+		shares = plainly
+	}
+	n := c.rng.IntN(100)
+	for _, s := range shares {
+		if n >= s.end {
+			continue
+		}
+		switch {
+		case c.Key && s.kind == Consume:
+			return Claim
+		case c.Key && s.kind == Revoke:
+			return Status
+		}
+		return s.kind
+	}
+	panic("the shares are less than a hundred")
+}
+
 // draw makes up a call.
 func (c *caller) draw() *Op {
 	if c.last != nil && c.rng.IntN(6) == 0 {
@@ -87,39 +122,7 @@ func (c *caller) draw() *Op {
 		}
 		return again
 	}
-	o := &Op{Caller: c.number}
-	n := c.rng.IntN(100)
-	if c.plain {
-		switch {
-		case n < 75:
-			o.Kind = Consume
-		case n < 90:
-			o.Kind = Status
-		case n < 94:
-			o.Kind = Revoke
-		default:
-			o.Kind = Claim
-		}
-	} else {
-		switch {
-		case n < 15 && !c.Key:
-			o.Kind = Consume
-		case n < 45:
-			o.Kind = Claim
-		case n < 55:
-			o.Kind = Commit
-		case n < 64:
-			o.Kind = Renew
-		case n < 74:
-			o.Kind = Complete
-		case n < 85:
-			o.Kind = Release
-		case n < 98 || c.Key:
-			o.Kind = Status
-		default:
-			o.Kind = Revoke
-		}
-	}
+	o := &Op{Caller: c.number, Kind: c.kind()}
 	switch o.Kind {
 	case Commit, Renew, Complete, Release:
 		h, there := c.handle()
