@@ -66,7 +66,8 @@
 //	                 none (no response). Its part is to show it.
 //	tokend:shown     {protection}, on the form of HTML that was shown in place of the page
 //
-// protect returns {reset, stop}: reset drops the token, so that the next submission is another
+// protect returns {reset, stop}; called again for the same form it replaces what was there, and
+// keeps the token. reset drops the token, so that the next submission is another
 // one; stop lets go of the form.
 
 const FIELD = 'tokend_token';
@@ -177,11 +178,14 @@ class Protection {
 		}
 		const lang = (this.#options.lang || document.documentElement.lang || 'en').toLowerCase();
 		this.#words = { ...texts.en, ...(lang.startsWith('zh') ? texts.zh : {}), ...this.#options.messages };
-		if (this.#field && this.#field.value && !(this.#options.endpoint && fromHistory())) {
+		const before = protections.get(form);
+		before?.stop();
+		if (before?.#token) {
+			this.#token = before.#token; // it may have been sent
+		} else if (this.#field && this.#field.value && !(this.#options.endpoint && fromHistory())) {
 			this.#token = { value: this.#field.value, sent: false, left: () => Infinity, margin: 0 };
 		}
 		this.#status();
-		protections.get(form)?.stop();
 		protections.set(form, this);
 		const signal = this.#listening.signal;
 		form.addEventListener('submit', (event) => this.#submitted(event), { signal });

@@ -630,6 +630,26 @@ func TestWithoutEndpoint(t *testing.T) {
 	}
 }
 
+// A form that is protected anew, with other options say, is still the same intention.
+func TestProtectTwice(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, simple, `{ endpoint: '/token' }`)
+	s.mux.Handle("POST /orders", s.says(refusal(409, wire.CodeClaimUnfinished, client.NextVerify)))
+	p := s.visit(plain)
+	p.click("#go")
+	p.settled(1)
+	p.run(`window.protection = protect(document.querySelector('#f'), { endpoint: '/token', lang: 'zh' })`)
+	p.click("#go")
+	p.settled(2)
+	check(t, "the message", p.text("[role=status]"), "第一次提交中途中断：请先查看它做了什么，再决定是否重新开始。")
+	check(t, "places for messages", get[int](p, `document.querySelectorAll('[role=status]').length`), 1)
+	check(t, "requests", s.tokens("/orders"), "a a")
+	p.run(`protection.reset()`)
+	p.click("#go")
+	p.settled(3)
+	check(t, "requests", s.tokens("/orders"), "a a b")
+}
+
 // A page can do the showing itself.
 func TestEvents(t *testing.T) {
 	t.Parallel()
