@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,7 +33,7 @@ type call struct {
 
 func (s *Server) begin(ec echo.Context, op string) *call {
 	c := &call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
-	c.requestID = requestID(ec.Request().Header)
+	c.requestID = wire.RequestID(ec.Request().Header)
 	setCommon(ec.Response().Header(), c.requestID)
 	c.beginSpan()
 	return c
@@ -140,28 +138,4 @@ func (c *call) write(status int, contentType []string, body []byte) {
 	c.echo.Response().Header()["Content-Type"] = contentType
 	c.echo.Response().WriteHeader(status)
 	c.echo.Response().Write(body) // an error means that the caller has gone
-}
-
-// requestID returns the caller's own request id if it is 1 to 64 of [A-Za-z0-9._-], and
-// a new one if not.
-func requestID(h http.Header) string {
-	if ids := h[wire.HeaderRequestID]; len(ids) == 1 && validRequestID(ids[0]) {
-		return ids[0]
-	}
-	// It names a request and is no secret.
-	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
-}
-
-func validRequestID(id string) bool {
-	if len(id) < 1 || len(id) > 64 {
-		return false
-	}
-	for i := range len(id) {
-		switch c := id[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -39,6 +39,6 @@ func (s *Server) allowOrigins(origins []string) {
 // itself, to a preflight and to a route's OPTIONS alike.
 func stamp(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodOptions {
-		setCommon(w.Header(), requestID(r.Header))
+		setCommon(w.Header(), wire.RequestID(r.Header))
 	}
 }

@@ -180,4 +180,4 @@ func field(p jsontext.Pointer) string {
 	return b.String()
 }
 
-func plain(name string) bool { return len(name) <= 32 && validRequestID(name) }
+func plain(name string) bool { return len(name) <= 32 && wire.ValidRequestID(name) }

@@ -76,7 +76,7 @@ var seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1
 func (m *Metrics) Handler() http.Handler {
 	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setCommon(w.Header(), requestID(r.Header))
+		setCommon(w.Header(), wire.RequestID(r.Header))
 		metrics.ServeHTTP(w, r)
 	})
 }

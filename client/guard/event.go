@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 )
@@ -41,6 +42,9 @@ func (s *settings) report(level slog.Level, e Event, text string) {
 	}
 	if e.Ref != "" {
 		attrs = append(attrs, slog.String("ref", e.Ref))
+	}
+	if no, ok := errors.AsType[*Refused](e.Err); ok && no.RequestID != "" {
+		attrs = append(attrs, slog.String("request_id", no.RequestID))
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))

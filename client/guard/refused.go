@@ -31,8 +31,10 @@ type Refused struct {
 	UsedAt     time.Time   // token_used: when the first submission was granted it
 	ExpiresAt  time.Time   // the token's, by Redis's clock
 	RetryAfter time.Duration
-	RequestID  string // as in tokend's log
-	Err        error  // what brought it about, for logs: a *client.Refusal or *client.Fault, or nil
+	// RequestID is as in tokend's log where tokend refused; else the one that the answer or the
+	// request has as its X-Request-Id, or a new one.
+	RequestID string
+	Err       error // what brought it about, for logs: a *client.Refusal or *client.Fault, or nil
 }
 
 // Error says which refusal it is. It never quotes a token.
@@ -148,7 +150,17 @@ func refusedFor(err error) *Refused {
 
 // refuse answers r with err.
 func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	no := refusedFor(err)
+	told := *refusedFor(err) // a copy: the handler may hold the other, and name another request
+	no := &told
+	h := w.Header()
+	if no.RequestID == "" {
+		if no.RequestID = h.Get(wire.HeaderRequestID); no.RequestID == "" {
+			no.RequestID = wire.RequestID(r.Header)
+		}
+	}
+	if h.Get(wire.HeaderRequestID) == "" { // else what stands around the guard has named it
+		h.Set(wire.HeaderRequestID, no.RequestID)
+	}
 	level, text := slog.LevelError, ""
 	switch no.Code {
 	case wire.CodeInternal:
@@ -161,7 +173,6 @@ func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	s.report(level, Event{Kind: EventRefused, Request: r, Ref: no.Ref, Err: no}, text)
 
-	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Content-Disposition", "Location", "Etag", "Last-Modified", "Content-Length"} {
 		h.Del(name) // of an answer that is not given
 	}
