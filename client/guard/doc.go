@@ -82,7 +82,7 @@
 // good, and this submission did nothing).
 //
 // A tokend that cannot be reached is a 503, and the handler does not run; [FailOpen] alone
-// changes that. A consume that was given up after faults is outcome_unknown.
+// changes that, and [Ref] is unchecked then. A consume that was given up after faults is outcome_unknown.
 //
 // # What passes
 //

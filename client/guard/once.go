@@ -95,7 +95,7 @@ func (u *run) after(own *writer, out http.ResponseWriter, with *http.Request) {
 func (u *run) check() error {
 	st, err := u.set.purpose.Status(u.req.Context(), u.user, u.sent)
 	if err != nil {
-		if u.opens(err) {
+		if err = u.opens(u.set.purpose.Token(u.user, u.sent), err); err == nil {
 			return nil
 		}
 		return refusedFor(err)

@@ -119,10 +119,14 @@ func ConsumeFirst() Option {
 	return func(s *settings) error { s.consumeFirst = true; return nil }
 }
 
-// FailOpen has handlers run where tokend gives no answer, as if the token were good. For as
-// long as the outage lasts whoever sends a form twice is served twice, so the handler must
-// hold the line by itself: by a unique key, say. Each such request is logged and reported as
-// [EventOpen]. A refusal still refuses, and no form is shown without a token.
+// FailOpen has handlers run where tokend gives no answer, as if the token or key were good. For
+// as long as the outage lasts whoever sends a form twice is served twice, so the handler must
+// hold the line by itself: by a unique key on the user and [Ref], or by package sqlguard with
+// that user and ref as its ID. The ref is then what the token's own text says, and nobody has
+// checked it: use it together with the user, never alone. Who makes texts up is served as
+// often as he does. Each such request is logged and reported as [EventOpen]. A refusal still
+// refuses, what could be no token by its shape is token_invalid, and no form is shown without a
+// token.
 func FailOpen() Option {
 	return func(s *settings) error { s.failOpen = true; return nil }
 }

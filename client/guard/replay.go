@@ -54,8 +54,13 @@ func (s *settings) replay(h http.Handler, w http.ResponseWriter, r *http.Request
 		return
 	}
 	cl, done, err := s.claim(r, ask)
+	open := false
+	if err != nil {
+		err = u.opens(ask.subject, err)
+		open = err == nil
+	}
 	switch {
-	case err != nil && u.opens(err):
+	case open:
 		u.unguarded = true
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // as if it were committed
 		defer cancel()

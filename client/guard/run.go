@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"example.com/tokend/client"
+	"example.com/tokend/httpapi/wire"
 )
 
 // ErrNotGuarded is returned to a handler that no guard of the right kind stands before, or
@@ -156,8 +157,9 @@ func (u *run) consumed() bool {
 }
 
 // Ref returns the ref of the token or key that the request came with: a name for it that is
-// no secret, for a unique column beside the business row and for logs. It is "" where none is
-// known.
+// no secret, for a unique column beside the business row and for logs. It is "" where the
+// request came with neither. Where [FailOpen] has let it through nobody has checked the ref:
+// the column is unique together with the user.
 func Ref(ctx context.Context) string {
 	u := runOf(ctx)
 	if u == nil {
@@ -205,7 +207,7 @@ func (u *run) consume() error {
 		u.done, u.spent, u.ref, u.refused = true, true, got.Ref, nil
 		return nil
 	}
-	if u.opens(err) {
+	if err = u.opens(u.set.purpose.Token(u.user, u.sent), err); err == nil {
 		u.done, u.spent, u.refused = true, true, nil
 		return nil
 	}
@@ -214,15 +216,23 @@ func (u *run) consume() error {
 	return no
 }
 
-// opens tells whether err lets the request through all the same.
-func (u *run) opens(err error) bool {
+// opens returns nil where err, of asking about what, lets the request through all the same,
+// and what it is refused with where not. What is let through has the ref that it says itself.
+func (u *run) opens(what client.Subject, err error) error {
 	_, down := errors.AsType[*client.Fault](err)
 	if !down || !u.set.failOpen || u.req.Context().Err() != nil { // a caller that hangs up is no outage
-		return false
+		return err
+	}
+	if u.ref == "" {
+		ref, ok := what.UncheckedRef()
+		if !ok {
+			return newRefused(wire.CodeTokenInvalid, err) // keys are the guard's own, and have one
+		}
+		u.ref = ref
 	}
 	u.open = true
 	u.set.report(slog.LevelError, Event{Kind: EventOpen, Request: u.req, Ref: u.ref, Err: err}, "tokend gave no answer and the request is let through")
-	return true
+	return nil
 }
 
 // refuse answers for the guard, before or instead of the handler. A page may ask for a field
