@@ -10,5 +10,5 @@
 // Nothing is skipped silently: an unknown name is a fault, and so is a value that breaks
 // a rule. [Load] finds all faults before it returns them as one message, and its caller
 // can add what only it can check. No fault ever quotes a value, so no secret can stand
-// in one.
+// in one; a file that cannot be read is named where its path looks like one.
 package config

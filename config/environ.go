@@ -48,7 +48,7 @@ func environLayer(environ []string, faults *Faults) layer {
 		case variable == variableOf(purposesName):
 			faults.Add(purposesName, "can stand in the YAML file only: unset "+variable)
 		default:
-			known := slices.Sorted(maps.Keys(variables))
+			known := append(slices.Sorted(maps.Keys(variables)), clientVariables...)
 			faults.add(variable + ": no setting has this variable: unset or rename it" + Suggest(variable, known))
 		}
 	}

@@ -18,7 +18,8 @@ type Sources struct {
 // if it were not given.
 //
 // What only a server needs (a Redis URL, signing keys, a way to authenticate) may be
-// missing: see [Config.Require].
+// missing: see [Config.Require]. Paths that do not begin with / go by the working directory,
+// those in the YAML file too.
 func Load(src Sources) (*Config, *Faults) {
 	c, faults := new(Config), new(Faults)
 	layers := []layer{flagLayer(src.Flags), environLayer(src.Environ, faults)}
@@ -82,7 +83,7 @@ func (s *Setting) from(l layer) (value, bool, error) {
 	}
 	secret, err := ReadSecret(path.text())
 	if err != nil {
-		return value{}, false, errors.New("needs a file that can be read, and the one that " + string(path.origin) + " names cannot: " + err.Error())
+		return value{}, false, errors.New("needs a file that can be read, and the one that " + string(path.origin) + " names cannot be: " + err.Error())
 	}
 	return textValue(secret.Reveal(), path.origin), true, nil
 }

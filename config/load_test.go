@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,16 @@ func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// here returns the path of the file called name in the working directory.
+func here(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -254,7 +265,11 @@ func TestFaults(t *testing.T) {
 		{name: "unknown variable like none", environ: []string{"TOKEND_SOMETHING_ELSE=" + canary}, want: []string{"TOKEND_SOMETHING_ELSE: no setting has this variable: unset or rename it"}},
 		{name: "purposes by variable", environ: []string{"TOKEND_PURPOSES=" + canary}, want: []string{"YAML file only"}},
 		{name: "unknown name", yaml: "tokens:\n  tll: 5m\n", want: []string{"tokend.yaml:2: no setting is called tokens.tll", "did you mean tokens.ttl?"}},
-		{name: "unknown section", yaml: "\nredsi: {url: " + canary + "}", want: []string{"tokend.yaml:2: no setting is called redsi"}},
+		{name: "unknown section", yaml: "\nredsi: {url: " + canary + "}", want: []string{"tokend.yaml:2: no setting is called redsi: remove or mend it; did you mean redis?"}},
+		{name: "unknown section like tokens", yaml: "tokns: {ttl: 5m}", want: []string{"no setting is called tokns: remove or mend it; did you mean tokens?"}},
+		{name: "section left out", yaml: "max_ttl: 5m", want: []string{"no setting is called max_ttl: remove or mend it; did you mean tokens.max_ttl?"}},
+		{name: "name of two sections", yaml: "timeout: 5m", want: []string{"no setting is called timeout: remove or mend it"}},
+		{name: "unknown client's variable", environ: []string{"TOKEND_TOKEN_FIEL=" + canary}, want: []string{"did you mean TOKEND_TOKEN_FILE?"}},
 		{name: "config in YAML", yaml: "config: x", want: []string{"no setting is called config"}},
 		{name: "a name that might be a secret", yaml: "redis: {'redis://:" + canary + "@h': 1}", want: []string{"tokend.yaml:1: no setting has the name"}},
 		{name: "merge key", yaml: "x: &x {ttl: 5m}\ntokens: {<<: *x}", want: []string{"no setting is called x", "tokend.yaml:2: no setting has the name"}},
@@ -265,13 +280,23 @@ func TestFaults(t *testing.T) {
 		{name: "value is a list", yaml: "tokens: {ttl: [5m]}", want: []string{"tokens.ttl in YAML"}},
 		{name: "no value", yaml: "tokens: {ttl: }", want: []string{"tokens.ttl in YAML: must have a value"}},
 		{name: "list of lists", yaml: "cors: {origins: [[a]]}", want: []string{"cors.origins in YAML"}},
-		{name: "not YAML", yaml: "redis: {password: *" + canary + "}", want: []string{"--config, TOKEND_CONFIG: the file is not YAML"}},
-		{name: "broken YAML", yaml: "redis:\n  password: \"" + canary, want: []string{"the file is not YAML near line"}},
+		{name: "not YAML", yaml: "redis: {password: *" + canary + "}", want: []string{"--config, TOKEND_CONFIG: tokend.yaml is not YAML near line 1: a text that begins with * needs quotes"}},
+		{name: "broken YAML", yaml: "redis:\n  password: \"" + canary, want: []string{"tokend.yaml is not YAML near line 2: found unexpected end of stream"}},
+		{name: "broken first line", yaml: "redis: " + canary + ": {", want: []string{"tokend.yaml is not YAML near line 1: mapping values are not allowed in this context"}},
+		{name: "a control character", yaml: "listen: :1\nredis: \x01" + canary, want: []string{"tokend.yaml is not YAML near line 2: control characters are not allowed"}},
+		{name: "no UTF-8", yaml: "listen: :1\n\nredis: \xff" + canary, want: []string{"tokend.yaml is not YAML near line 3"}},
+		{name: "broken second document", yaml: "listen: :1\n---\n- ]" + canary, want: []string{"tokend.yaml is not YAML near line"}},
 		{name: "a list", yaml: "- " + canary, want: []string{"must be a mapping"}},
 		{name: "a text", yaml: canary, want: []string{"must be a mapping"}},
 		{name: "two documents", yaml: "listen: :1\n---\nlisten: :2", want: []string{"one YAML document"}},
-		{name: "no such file", environ: []string{"TOKEND_CONFIG=/nonexistent/" + canary}, want: []string{"cannot be read: no such file"}},
-		{name: "secret as a path", environ: []string{"TOKEND_REDIS_URL_FILE=redis://:" + canary + "@h"}, want: []string{"--redis-url, TOKEND_REDIS_URL, redis.url in YAML", "TOKEND_REDIS_URL_FILE names cannot"}},
+		{name: "no such file", environ: []string{"TOKEND_CONFIG=/nonexistent/tokend yaml"}, want: []string{"--config, TOKEND_CONFIG: the file cannot be read: /nonexistent/tokend yaml: no such file"}},
+		{name: "no such file here", args: []string{"--config=nope"}, want: []string{"cannot be read: " + here(t, "nope") + ": no such file"}},
+		{name: "no such secret", environ: []string{"TOKEND_REDIS_URL_FILE=secrets/redis.url"}, want: []string{"names cannot be: " + here(t, "secrets/redis.url") + ": no such file"}},
+		{name: "no such secret in YAML", yaml: "signing: {keys_file: /nonexistent/signing.keys}", want: []string{"the one that tokend.yaml:1 names cannot be: /nonexistent/signing.keys: no such file"}},
+		{name: "password as a path", environ: []string{"TOKEND_REDIS_PASSWORD_FILE=" + canary}, want: []string{"TOKEND_REDIS_PASSWORD_FILE names cannot be: no such file"}},
+		{name: "keys as a path", environ: []string{"TOKEND_SIGNING_KEYS_FILE=" + goodKey}, want: []string{"TOKEND_SIGNING_KEYS_FILE names cannot be: no such file"}},
+		{name: "large secret", environ: []string{"TOKEND_SIGNING_KEYS_FILE=" + secretFile(t, strings.Repeat("x", maxFile+1))}, want: []string{"/secret: it is larger than 1048576 bytes"}},
+		{name: "secret as a path", environ: []string{"TOKEND_REDIS_URL_FILE=redis://:" + canary + "@h"}, want: []string{"--redis-url, TOKEND_REDIS_URL, redis.url in YAML", "TOKEND_REDIS_URL_FILE names cannot be: no such file"}},
 		{name: "secret and file", environ: []string{"TOKEND_REDIS_URL=redis://" + canary, "TOKEND_REDIS_URL_FILE=" + os.DevNull}, want: []string{"given twice, by TOKEND_REDIS_URL and by TOKEND_REDIS_URL_FILE"}},
 		{name: "directory", environ: []string{"TOKEND_SIGNING_KEYS_FILE=."}, want: []string{"is a directory"}},
 		{name: "address", args: []string{"--listen=8080"}, want: []string{"--listen, TOKEND_LISTEN, listen in YAML: must be HOST:PORT or :PORT", "(set by --listen)"}},
@@ -280,7 +305,7 @@ func TestFaults(t *testing.T) {
 		{name: "half seconds", args: []string{"--tokens-ttl=1500ms"}, want: []string{"whole seconds"}},
 		{name: "no seconds", args: []string{"--keys-retention=0s"}, want: []string{"from 1s"}},
 		{name: "negative", args: []string{"--tokens-retention=-5s"}, want: []string{"from 1s"}},
-		{name: "more than four bytes of seconds", args: []string{"--tokens-retention=4294967296s"}, want: []string{"to 1193046h28m15s"}},
+		{name: "more than four bytes of seconds", args: []string{"--tokens-retention=4294967296s"}, want: []string{"to 4294967295s, 136 years"}},
 		{name: "ttl above max", args: []string{"--tokens-ttl=2h", "--tokens-max-ttl=1h"}, want: []string{"tokens.ttl in YAML: must not be above tokens.max_ttl, which is 1h"}},
 		{name: "bool", environ: []string{"TOKEND_ADMIN_PPROF=yes"}, want: []string{"must be true or false"}},
 		{name: "number", environ: []string{"TOKEND_RATE_BURST=0"}, want: []string{"from 1 to"}},
@@ -312,10 +337,12 @@ func TestFaults(t *testing.T) {
 		{name: "no purposes", yaml: "purposes:", want: []string{"purposes in YAML: must map at least one"}},
 		{name: "empty purposes", yaml: "purposes: {}", want: []string{"purposes in YAML: must map at least one"}},
 		{name: "list of purposes", yaml: "purposes: [a]", want: []string{"purposes in YAML: must map"}},
-		{name: "bad purpose", yaml: "purposes: {Order: {}}", want: []string{"purpose must match"}},
+		{name: "bad purpose", yaml: "purposes: {Order: {}}", want: []string{"Order: purpose must match", "; did you mean order? (tokend.yaml:1)"}},
+		{name: "purpose that might be a secret", yaml: "purposes: {'redis://:" + canary + "@h': {}}", want: []string{"purposes in YAML: purpose must match"}},
 		{name: "purpose twice", yaml: "purposes:\n  a: {}\n  a: {}", want: []string{"a stands twice (tokend.yaml:3)"}},
 		{name: "purpose is a text", yaml: "purposes: {a: 5m}", want: []string{"a must map settings"}},
-		{name: "purpose setting", yaml: "purposes: {a: {tll: 5m}}", want: []string{"a has a setting other than"}},
+		{name: "purpose setting", yaml: "purposes: {a: {tll: 5m}}", want: []string{"a has a setting other than ttl, max_ttl, retention and keys_retention: tll; did you mean ttl? (tokend.yaml:1)"}},
+		{name: "purpose setting that might be a secret", yaml: "purposes: {a: {'redis://:" + canary + "@h': 5m}}", want: []string{"and keys_retention (tokend.yaml:1)"}},
 		{name: "purpose setting twice", yaml: "purposes: {a: {ttl: 5m, ttl: 5m}}", want: []string{"a: ttl stands twice"}},
 		{name: "purpose duration", yaml: "purposes: {a: {ttl: 5}}", want: []string{"a: ttl must be a duration"}},
 		{name: "purpose ttl above max", yaml: "purposes: {a: {ttl: 48h}}", want: []string{"a: ttl must not be above max_ttl, 24h here"}},
@@ -352,12 +379,12 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	want := `10 faults in the configuration:
   --listen, TOKEND_LISTEN, listen in YAML: must be HOST:PORT or :PORT, [::1]:8080 say (set by TOKEND_LISTEN)
   --redis-url, TOKEND_REDIS_URL, redis.url in YAML: is required: the URL of a Redis, redis://HOST:6379/0 say, or a file that holds it by --redis-url-file, TOKEND_REDIS_URL_FILE or redis.url_file
-  --tokens-ttl, TOKEND_TOKENS_TTL, tokens.ttl in YAML: must be a duration with its unit (90s, 5m, 24h) in whole seconds, from 1s to 1193046h28m15s (set by --tokens-ttl)
+  --tokens-ttl, TOKEND_TOKENS_TTL, tokens.ttl in YAML: must be a duration with its unit (90s, 5m, 24h) in whole seconds, from 1s to 4294967295s, 136 years (set by --tokens-ttl)
   --signing-keys, TOKEND_SIGNING_KEYS, signing.keys in YAML: is required: what tokend keygen signing prints, or a file that holds it by --signing-keys-file, TOKEND_SIGNING_KEYS_FILE or signing.keys_file
   --auth-jwt-secret, TOKEND_AUTH_JWT_SECRET, auth.jwt_secret in YAML: is required, or a file that holds it by --auth-jwt-secret-file, TOKEND_AUTH_JWT_SECRET_FILE or auth.jwt_secret_file, or another way to authenticate: auth.public_key_file (--auth-public-key-file, TOKEND_AUTH_PUBLIC_KEY_FILE), auth.jwks_url (--auth-jwks-url, TOKEND_AUTH_JWKS_URL) or auth.service_keys (--auth-service-keys, TOKEND_AUTH_SERVICE_KEYS)
   --auth-service-keys, TOKEND_AUTH_SERVICE_KEYS, auth.service_keys in YAML: key 2 must have a scope
   --log-level, TOKEND_LOG_LEVEL, log.level in YAML: must be debug, info, warn or error (set by tokend.yaml:1)
-  purposes in YAML: purpose must match [a-z0-9][a-z0-9._-]{0,63} (tokend.yaml:3)
+  purposes in YAML: A: purpose must match [a-z0-9][a-z0-9._-]{0,63}; did you mean a? (tokend.yaml:3)
   TOKEND_NOPE: no setting has this variable: unset or rename it
   tokend.yaml:2: no setting is called nope: remove or mend it`
 	if d := cmp.Diff(want, faults.Error()); d != "" {
@@ -372,6 +399,12 @@ func TestRequire(t *testing.T) {
 		if !faults.Has(name) {
 			t.Errorf("%s is not required", name)
 		}
+	}
+	// What a file that cannot be read may hold is not asked for.
+	c, faults = Load(Sources{Environ: []string{"TOKEND_CONFIG=/nonexistent"}})
+	c.Require(faults)
+	if n := strings.Count(faults.Error(), "\n"); n != 1 {
+		t.Errorf("%d faults: %v", n, faults)
 	}
 	for _, auth := range []string{
 		"TOKEND_AUTH_JWT_SECRET=" + goodSecret, "TOKEND_AUTH_SERVICE_KEYS=x", "TOKEND_AUTH_PUBLIC_KEY_FILE=x", "TOKEND_AUTH_JWKS_URL=x",
@@ -413,11 +446,19 @@ purposes:
 	}
 }
 
-// Nobody asked for the default ttl, so it gives way to a smaller max_ttl.
+// Nobody asked for the default ttl, so it gives way to a smaller max_ttl. One that was asked
+// for is a fault, and shown as it was given.
 func TestDefaultTTLGivesWay(t *testing.T) {
+	shown := func(c *Config) Value {
+		return c.Values()[slices.IndexFunc(c.Values(), func(v Value) bool { return v.Name == "tokens.ttl" })]
+	}
 	c, faults := Load(sources(t, []string{"--tokens-max-ttl=1m"}, nil, ""))
-	if err := faults.Err(); err != nil || c.Tokens.TTL != time.Minute {
-		t.Errorf("ttl %v, %v", c.Tokens.TTL, err)
+	if err := faults.Err(); err != nil || c.Tokens.TTL != time.Minute || shown(c) != (Value{"tokens.ttl", "1m", Default}) {
+		t.Errorf("ttl %v, shown as %+v, %v", c.Tokens.TTL, shown(c), err)
+	}
+	c, faults = Load(sources(t, []string{"--tokens-ttl=48h"}, nil, ""))
+	if !faults.Has("tokens.ttl") || shown(c) != (Value{"tokens.ttl", "48h", "--tokens-ttl"}) {
+		t.Errorf("shown as %+v, %v", shown(c), faults)
 	}
 }
 

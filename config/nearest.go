@@ -12,8 +12,10 @@ func Suggest(name string, candidates []string) string {
 	if best == "" {
 		return ""
 	}
-	return "; did you mean " + best + "?"
+	return didYouMean(best)
 }
+
+func didYouMean(name string) string { return "; did you mean " + name + "?" }
 
 // edits returns the Levenshtein distance of a and b.
 func edits(a, b string) int {

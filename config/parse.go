@@ -74,9 +74,13 @@ func number(least, most int) func(string) (int, error) {
 // duration parses what Go writes as a duration, a multiple of unit between least and
 // most.
 func duration(least, most, unit time.Duration) func(string) (time.Duration, error) {
-	rule := fmt.Errorf("must be a duration with its unit (300ms, 5m, 24h), from %s to %s", short(least), short(most))
+	upTo := short(most)
+	if most == longest {
+		upTo = fmt.Sprintf("%.0fs, %d years", longest.Seconds(), longest/(365*24*time.Hour))
+	}
+	rule := fmt.Errorf("must be a duration with its unit (300ms, 5m, 24h), from %s to %s", short(least), upTo)
 	if unit >= time.Second {
-		rule = fmt.Errorf("must be a duration with its unit (90s, 5m, 24h) in whole seconds, from %s to %s", short(least), short(most))
+		rule = fmt.Errorf("must be a duration with its unit (90s, 5m, 24h) in whole seconds, from %s to %s", short(least), upTo)
 	}
 	return func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -43,7 +44,7 @@ func (y *yamlFile) readPurposes(c *Config) {
 	for key, val := range pairs(y.purposes) {
 		name, err := token.ParsePurpose(key.Value)
 		if err != nil {
-			y.purposeFault(key, err.Error())
+			y.badPurpose(key, err)
 			continue
 		}
 		if _, twice := c.Purposes[name]; twice {
@@ -69,7 +70,7 @@ func (y *yamlFile) purpose(c *Config, name token.Purpose, n *yaml.Node) Purpose 
 	for key, val := range pairs(n) {
 		at := purposeSetting(&p, key.Value)
 		if at == nil {
-			y.purposeFault(key, string(name)+" has a setting other than ttl, max_ttl, retention and keys_retention")
+			y.unknownOfPurpose(key, name)
 			continue
 		}
 		if given[key.Value] {
@@ -97,6 +98,33 @@ func (y *yamlFile) purpose(c *Config, name token.Purpose, n *yaml.Node) Purpose 
 		y.purposeFault(n, string(name)+": ttl must not be above max_ttl, "+short(p.MaxTTL)+" here")
 	}
 	return p
+}
+
+// badPurpose adds the fault that key is no name of a purpose, and the one that is probably
+// meant. As in unknown, a name that might be something else is not quoted.
+func (y *yamlFile) badPurpose(key *yaml.Node, err error) {
+	if !printable.MatchString(key.Value) {
+		y.purposeFault(key, err.Error())
+		return
+	}
+	near := ""
+	if p, err := token.ParsePurpose(strings.TrimLeft(strings.ToLower(key.Value), "._-")); err == nil {
+		near = didYouMean(string(p))
+	}
+	y.purposeFault(key, key.Value+": "+err.Error()+near)
+}
+
+// unknownOfPurpose adds the fault that a purpose has no setting called as key says.
+func (y *yamlFile) unknownOfPurpose(key *yaml.Node, purpose token.Purpose) {
+	var known []string
+	for _, s := range purposeSettings {
+		known = append(known, s.name)
+	}
+	text := string(purpose) + " has a setting other than ttl, max_ttl, retention and keys_retention"
+	if printable.MatchString(key.Value) {
+		text += ": " + key.Value + Suggest(key.Value, known)
+	}
+	y.purposeFault(key, text)
 }
 
 func purposeSetting(p *Purpose, name string) *time.Duration {

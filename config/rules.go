@@ -88,8 +88,10 @@ func (c *Config) checkDurations(f *Faults) {
 		if c.Origin("tokens.ttl") != Default {
 			f.Add("tokens.ttl", "must not be above tokens.max_ttl, which is "+short(t.MaxTTL))
 		}
-		t.TTL = t.MaxTTL // nobody asked for the default: it gives way
-		c.show("tokens.ttl", short(t.TTL))
+		t.TTL = t.MaxTTL
+		if c.Origin("tokens.ttl") == Default { // nobody asked for it: it gives way
+			c.show("tokens.ttl", short(t.TTL))
+		}
 	}
 	if r := c.Redis; r.WaitReplicas > 0 && r.WaitTimeout >= r.Timeout && !f.Has("redis.timeout", "redis.wait_replicas", "redis.wait_timeout") {
 		f.Add("redis.wait_timeout", "must be below redis.timeout, which is "+short(r.Timeout))
@@ -105,8 +107,12 @@ func (c *Config) show(name, text string) {
 	}
 }
 
-// Require adds what a server cannot do without.
+// Require adds what a server cannot do without; nothing where the YAML file, which may hold
+// it, could not be read.
 func (c *Config) Require(f *Faults) {
+	if f.Has("config") {
+		return
+	}
 	if c.Redis.URL == "" && !f.Has("redis.url") {
 		f.Add("redis.url", "is required: the URL of a Redis, redis://HOST:6379/0 say, or "+fromFile("redis.url"))
 	}

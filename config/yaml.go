@@ -5,8 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -24,7 +30,10 @@ type yamlFile struct {
 // yamlLayer reads the YAML file at path.
 func yamlLayer(path string, faults *Faults) yamlFile {
 	y := yamlFile{name: filepath.Base(path), faults: faults, given: layer{}}
-	b, err := ReadFile(path)
+	b, err := readFile(path)
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = withPath(pe) // of this one nobody takes the path for a secret
+	}
 	if err != nil {
 		faults.Add("config", "the file cannot be read: "+err.Error())
 		return y
@@ -40,11 +49,16 @@ func (y *yamlFile) read(b []byte) {
 	case errors.Is(err, io.EOF): // nothing in it
 		return
 	case err != nil:
-		y.faults.Add("config", "the file is not YAML"+lineOf(err))
+		y.faults.Add("config", y.name+" is not YAML "+trouble(b, err))
 		return
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		y.faults.Add("config", "the file must be one YAML document"+lineOf(err))
+	switch err := d.Decode(new(yaml.Node)); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		y.faults.Add("config", y.name+" is not YAML "+trouble(b, err))
+		return
+	default:
+		y.faults.Add("config", y.name+" must be one YAML document, and holds several")
 		return
 	}
 	root := doc.Content[0]
@@ -52,23 +66,49 @@ func (y *yamlFile) read(b []byte) {
 		return
 	}
 	if root.Kind != yaml.MappingNode {
-		y.faults.Add("config", "the file must be a mapping of names to values")
+		y.faults.Add("config", y.name+" must be a mapping of names to values")
 		return
 	}
 	y.section("", root)
 }
 
-var yamlLine = regexp.MustCompile(`line ([0-9]+)`)
+var (
+	yamlLine   = regexp.MustCompile(`line [0-9]+`)
+	yamlAnchor = regexp.MustCompile(`unknown anchor '([^']*)'`)
+	// What the library says without quoting the file: words, and signs of YAML's.
+	yamlSays = regexp.MustCompile(`^(?:yaml: )?(?:line [0-9]+: )?((?:[A-Za-z, -]|UTF-8|'[^\pL\pN]'|<[a-z -]+>)+)$`)
+)
 
-// lineOf tells where err, one of the library's, says the trouble is. The rest of its
-// text may quote the file.
-func lineOf(err error) string {
-	if err != nil {
-		if m := yamlLine.FindString(err.Error()); m != "" {
-			return " near " + m
-		}
+// trouble says where in the file b the trouble is that the library's err tells, and what it
+// is where that quotes nothing of the file.
+func trouble(b []byte, err error) string {
+	text := err.Error()
+	if m := yamlAnchor.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("near line %d: a text that begins with * needs quotes", lineAt(b, bytes.Index(b, []byte("*"+m[1]))))
 	}
-	return ""
+	where := yamlLine.FindString(text)
+	if where == "" { // it leaves out the first line, and that of what is no text
+		where = fmt.Sprintf("line %d", lineAt(b, noText(b)))
+	}
+	if m := yamlSays.FindStringSubmatch(text); m != nil {
+		return "near " + where + ": " + m[1]
+	}
+	return "near " + where
+}
+
+// lineAt returns the line of b's byte i; the first where i is negative.
+func lineAt(b []byte, i int) int { return 1 + bytes.Count(b[:max(i, 0)], []byte("\n")) }
+
+// noText returns where b begins to be no text, or -1.
+func noText(b []byte) int {
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\r\n\u0085", r) {
+			return i
+		}
+		i += size
+	}
+	return -1
 }
 
 // section reads the mapping n, whose names begin with prefix.
@@ -91,7 +131,7 @@ func (y *yamlFile) section(prefix string, n *yaml.Node) {
 		case sections[name]:
 			y.faults.add(y.at(key) + ": " + name + " is a section: put its settings below it")
 		default:
-			y.unknown(name, key)
+			y.unknown(prefix, key)
 		}
 	}
 }
@@ -121,14 +161,31 @@ func (y *yamlFile) setting(name string, sp spelling, key, n *yaml.Node) {
 
 var printable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// unknown adds the fault that nothing is called name. The name is not quoted where it
-// might be something else that stands in the wrong place.
-func (y *yamlFile) unknown(name string, key *yaml.Node) {
+// unknown adds the fault that nothing below prefix is called as key says. The name is not
+// quoted where it might be something else that stands in the wrong place.
+func (y *yamlFile) unknown(prefix string, key *yaml.Node) {
+	name := prefix + key.Value
 	if !printable.MatchString(name) {
 		y.faults.add(y.at(key) + ": no setting has the name that stands there: remove or mend it")
 		return
 	}
-	y.faults.add(y.at(key) + ": no setting is called " + name + ": remove or mend it" + Suggest(name, yamlNames))
+	var known, alone []string // what may stand here, and what would with its section
+	for _, n := range yamlNames {
+		if strings.HasPrefix(n, prefix) {
+			known = append(known, n)
+		}
+		if strings.HasSuffix(n, "."+name) {
+			alone = append(alone, n)
+		}
+	}
+	if prefix == "" {
+		known = append(known, slices.Sorted(maps.Keys(sections))...)
+	}
+	near := Suggest(name, known)
+	if len(alone) == 1 {
+		near = didYouMean(alone[0])
+	}
+	y.faults.add(y.at(key) + ": no setting is called " + name + ": remove or mend it" + near)
 }
 
 // at says where n stands.

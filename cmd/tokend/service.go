@@ -40,7 +40,7 @@ func newParts(cfg *config.Config, faults *config.Faults, log *slog.Logger) *part
 	if t := cfg.TLS; t.CertFile != "" && t.KeyFile != "" {
 		var err error
 		if p.certificate, err = newCertificate(t.CertFile, t.KeyFile, log); err != nil {
-			faults.Add("tls.cert_file", fmt.Sprintf("and tls.key_file must name a certificate and its key in PEM: %v", config.WithoutPath(err)))
+			faults.Add("tls.cert_file", fmt.Sprintf("and tls.key_file must name a certificate and its key in PEM: %v", config.FileError(err)))
 		}
 	}
 	return p
