@@ -128,16 +128,16 @@ func TestConfigTable(t *testing.T) {
 	}
 }
 
-// TestFormInREADME holds the README's form service to the one that TestForm runs.
+// TestFormInREADME holds the README's form service to the one that runs.
 func TestFormInREADME(t *testing.T) {
-	source, err := os.ReadFile("form_test.go")
+	source, err := os.ReadFile("examples/go/shop.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := strings.TrimSpace(between(t, string(source), "// readme:begin", "// readme:end"))
 	got := between(t, read(t, "README.md").text, "<!-- form:begin -->", "<!-- form:end -->")
 	if diff := cmp.Diff("```go\n"+want+"\n```\n", got); diff != "" {
-		t.Errorf("-form_test.go +README:\n%s", diff)
+		t.Errorf("-examples/go/shop.go +README:\n%s", diff)
 	}
 	n := 0
 	for _, p := range pages(t) {

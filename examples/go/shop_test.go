@@ -1,10 +1,7 @@
-package tokend_test
+package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,110 +9,12 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"example.com/tokend/client"
 	"example.com/tokend/client/clienttest"
-	"example.com/tokend/client/guard"
 )
-
-// readme:begin
-
-// shop is a form service. Its orders have a unique key on the token's ref: the last fence
-// should Redis ever lose data, and how the first submission's order is found again.
-type shop struct {
-	http.Handler
-	orders orders
-}
-
-func newShop(url, serviceKey string, opts ...client.Option) (*shop, error) {
-	c, err := client.New(url, client.ServiceKey(serviceKey), opts...)
-	if err != nil {
-		return nil, err
-	}
-	s := new(shop)
-	g := guard.New(c.Purpose("order.create"),
-		guard.User(sessionUser), // from the session, never from the form
-		guard.IssueWith(client.TTL(time.Hour)),
-		guard.Page(s.refused))
-	mux := http.NewServeMux() // around it goes what asks for a login
-	mux.Handle("GET /orders/new", g.Issue(http.HandlerFunc(s.form)))
-	mux.Handle("POST /orders", g.Once(http.HandlerFunc(s.create)))
-	s.Handler = mux
-	return s, nil
-}
-
-// form shows the form. The guard's hidden field holds the token, and nothing caches the page.
-func (s *shop) form(w http.ResponseWriter, r *http.Request) {
-	formPage.Execute(w, guard.Field(r.Context()))
-}
-
-// create takes the form. Looking at it uses nothing up: with a mistake it is shown again, and
-// sent again with the token that it has.
-func (s *shop) create(w http.ResponseWriter, r *http.Request) {
-	item, user := r.PostFormValue("item"), sessionUser(r)
-	if item == "" {
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		s.form(w, r)
-		return
-	}
-	if err := guard.Consume(r.Context()); err != nil {
-		return // and the guard answers
-	}
-	ref := guard.Ref(r.Context()) // from here on this request, and no other, does the work
-	s.orders.create(user, ref, item)
-	http.Redirect(w, r, "/orders/"+ref, http.StatusSeeOther)
-}
-
-// refused is the page for whoever is not let through.
-func (s *shop) refused(w http.ResponseWriter, r *http.Request, no *guard.Refused) {
-	switch {
-	case s.orders.has(sessionUser(r), no.Ref): // a double click: show what the first one made
-		http.Redirect(w, r, "/orders/"+no.Ref, http.StatusSeeOther)
-	case errors.Is(no, client.ErrUsed): // the first one is still at work, or has failed
-		fmt.Fprintln(w, "You have sent this form already. Look at your orders in a minute; if it is not there, please order again.")
-	case no.Next == client.NextReissue, no.Next == client.NextStop: // nothing was done: the form again, with a fresh token
-		s.form(w, r)
-	default: // tokend is away, say: no.Detail says what a person can do
-		fmt.Fprintln(w, no.Detail)
-	}
-}
-
-var formPage = template.Must(template.New("").Parse(`<form method="post" action="/orders">
-{{.}} <input name="item"> <button>Order</button>
-</form>`))
-
-// readme:end
-
-// sessionUser returns who is logged in.
-func sessionUser(r *http.Request) string { return r.Header.Get("X-Test-User") }
-
-// orders stands for a table with a unique key on (user, ref).
-type orders struct {
-	mu   sync.Mutex
-	rows map[[2]string]string
-}
-
-func (o *orders) create(user, ref, item string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.rows == nil {
-		o.rows = make(map[[2]string]string)
-	}
-	if _, twice := o.rows[[2]string{user, ref}]; twice {
-		panic("the unique key is violated")
-	}
-	o.rows[[2]string{user, ref}] = item
-}
-
-func (o *orders) has(user, ref string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, ok := o.rows[[2]string{user, ref}]
-	return ok
-}
 
 // send asks h for the form as alice; a form makes it a POST.
 func send(ctx context.Context, h http.Handler, form url.Values) *httptest.ResponseRecorder {
@@ -125,7 +24,7 @@ func send(ctx context.Context, h http.Handler, form url.Values) *httptest.Respon
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	r.Header.Set("Accept", "text/html")
-	r.Header.Set("X-Test-User", "alice")
+	r.Header.Set("X-User", "alice")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r.WithContext(ctx))
 	return w
@@ -238,5 +137,40 @@ func TestFormOwnFault(t *testing.T) {
 	}
 	if w := send(t.Context(), s, url.Values{"tokend_token": {"ott_x"}, "item": {"tea"}}); w.Code != http.StatusInternalServerError {
 		t.Errorf("with a wrong service key: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestShopOverHTTP opens and sends the form as a browser does: what it is to show must come as
+// HTML, with a mistake and after a refusal too.
+func TestShopOverHTTP(t *testing.T) {
+	t.Parallel()
+	tokend := clienttest.New(t)
+	s, err := newShop(tokend.URL, tokend.ServiceKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	token := tokenOf(send(t.Context(), s, nil))
+	forms := []url.Values{nil, {"tokend_token": {token}}, {"tokend_token": {"ott_x"}, "item": {"tea"}}}
+	for i, want := range []int{http.StatusOK, http.StatusUnprocessableEntity, http.StatusBadRequest} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/orders/new", nil)
+		if forms[i] != nil {
+			r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader(forms[i].Encode()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Accept", "text/html")
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := resp.Header.Get("Content-Type"); err != nil || resp.StatusCode != want || got != "text/html; charset=utf-8" || !strings.Contains(string(page), "<form") {
+			t.Errorf("%v: %d %q, %v, want %d and the form as HTML\n%s", forms[i], resp.StatusCode, got, err, want, page)
+		}
 	}
 }
