@@ -27,22 +27,29 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+cmp.Or(os.Getenv("PORT"), "3000"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("listening on http://%s/orders/new\n", l.Addr())
+	log.Fatal(http.Serve(l, site(s)))
+}
+
+// site returns s, and a page for each order.
+func site(s *shop) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", s)
+	mux.Handle("GET /orders/new", s)
+	mux.Handle("POST /orders", s)
 	mux.HandleFunc("GET /orders/{ref}", func(w http.ResponseWriter, r *http.Request) {
 		item, ok := s.orders.find(sessionUser(r), r.PathValue("ref"))
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8") // whatever the item looks like
 		fmt.Fprintf(w, "Order %s: %s\n", r.PathValue("ref"), item)
 	})
-	l, err := net.Listen("tcp", "127.0.0.1:"+cmp.Or(os.Getenv("PORT"), "3000"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("listening on http://%s/orders/new\n", l.Addr())
-	log.Fatal(http.Serve(l, mux))
+	return mux
 }
 
 // readme:begin

@@ -141,7 +141,7 @@ func TestFormOwnFault(t *testing.T) {
 }
 
 // TestShopOverHTTP opens and sends the form as a browser does: what it is to show must come as
-// HTML, with a mistake and after a refusal too.
+// HTML, with a mistake and after a refusal too, and a double click ends at the one order.
 func TestShopOverHTTP(t *testing.T) {
 	t.Parallel()
 	tokend := clienttest.New(t)
@@ -149,14 +149,14 @@ func TestShopOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(s)
+	server := httptest.NewServer(site(s))
 	t.Cleanup(server.Close)
-	token := tokenOf(send(t.Context(), s, nil))
-	forms := []url.Values{nil, {"tokend_token": {token}}, {"tokend_token": {"ott_x"}, "item": {"tea"}}}
-	for i, want := range []int{http.StatusOK, http.StatusUnprocessableEntity, http.StatusBadRequest} {
+	var page string
+	ask := func(form url.Values, status int, mediaType string) {
+		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/orders/new", nil)
-		if forms[i] != nil {
-			r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader(forms[i].Encode()))
+		if form != nil {
+			r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader(form.Encode()))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -167,10 +167,29 @@ func TestShopOverHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if got := resp.Header.Get("Content-Type"); err != nil || resp.StatusCode != want || got != "text/html; charset=utf-8" || !strings.Contains(string(page), "<form") {
-			t.Errorf("%v: %d %q, %v, want %d and the form as HTML\n%s", forms[i], resp.StatusCode, got, err, want, page)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if got := resp.Header.Get("Content-Type"); err != nil || resp.StatusCode != status || got != mediaType+"; charset=utf-8" {
+			t.Errorf("%v: %d %q, %v, want %d %s\n%s", form, resp.StatusCode, got, err, status, mediaType, body)
 		}
+		page = string(body)
+	}
+	form := func() url.Values {
+		t.Helper()
+		m := formToken.FindStringSubmatch(page)
+		if m == nil {
+			t.Fatalf("no form in %s", page)
+		}
+		return url.Values{"tokend_token": {m[1]}}
+	}
+	ask(nil, http.StatusOK, "text/html")
+	ask(form(), http.StatusUnprocessableEntity, "text/html")
+	ask(url.Values{"tokend_token": {"ott_x"}, "item": {"tea"}}, http.StatusBadRequest, "text/html")
+	order := form()
+	order.Set("item", "tea")
+	ask(order, http.StatusOK, "text/plain")
+	first := page
+	if ask(order, http.StatusOK, "text/plain"); page != first || !strings.HasSuffix(page, ": tea\n") {
+		t.Errorf("the second click ends at %q, the first at %q", page, first)
 	}
 }
