@@ -598,20 +598,25 @@ func TestOnce(t *testing.T) {
 	l := newLine(t, tokend.URL)
 	ran := t.TempDir() + "/ran"
 	const job = `echo run >>"$RAN"; head -c 8 /dev/urandom | od -An -tx1; printf 'no newline, "quotes"'; exit 3`
-	once := func(key string) (out string, status int) {
+	run := func(env []string, args ...string) (out, said string, status int) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "sh", "curl/once.sh", key, "sh", "-c", job)
-		cmd.Env = append(environ(l.url, tokend.ServiceKey), "RAN="+ran)
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"curl/once.sh"}, args...)...)
+		cmd.Env = append(append(environ(l.url, tokend.ServiceKey), "RAN="+ran), env...)
 		var faults bytes.Buffer
 		cmd.Stderr = &faults
 		b, err := cmd.Output()
 		if no := (*exec.ExitError)(nil); err != nil && !errors.As(err, &no) {
 			t.Error(err)
 		}
-		if t.Logf("%s: exit %d %s", key, cmd.ProcessState.ExitCode(), &faults); strings.Contains(faults.String(), tokend.ServiceKey) {
+		if t.Logf("%v: exit %d %s", args, cmd.ProcessState.ExitCode(), &faults); strings.Contains(faults.String(), tokend.ServiceKey) {
 			t.Error("the service's key is printed")
 		}
-		return string(b), cmd.ProcessState.ExitCode()
+		return string(b), faults.String(), cmd.ProcessState.ExitCode()
+	}
+	once := func(key string) (out string, status int) {
+		t.Helper()
+		out, _, status = run(nil, key, "sh", "-c", job)
+		return out, status
 	}
 	runs := func() int {
 		b, _ := os.ReadFile(ran)
@@ -655,8 +660,38 @@ func TestOnce(t *testing.T) {
 	if out, status := once(`report"4`); out != "" || status != 64 || runs() != 2 {
 		t.Errorf("a key that would end its JSON: exit %d, %q", status, out)
 	}
-	l.set(func() { l.edit = func(h http.Header) { h.Del("Authorization") } })
-	if out, status := once("report:5"); out != "" || status != 75 || runs() != 2 {
-		t.Errorf("not let in: exit %d after %d runs, %q; want 75", status, runs(), out)
+
+	// What was not run says why, uses no key up, and is to be tried later only where that helps.
+	deaf := t.TempDir() // a curl that waits for nobody to answer would try on for a while
+	if err := os.WriteFile(deaf+"/curl", []byte("#!/bin/sh\nexit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stranger := func(h http.Header) { h.Del("Authorization") }
+	for _, tt := range []struct {
+		name   string
+		env    []string
+		args   []string
+		edit   func(http.Header)
+		status int
+		said   string
+	}{
+		{name: "no arguments", status: 64, said: "usage: "},
+		{name: "no command", args: []string{"report:5"}, status: 64, said: "usage: "},
+		{name: "no key", args: []string{"", "true"}, status: 64, said: "the key is of"},
+		{name: "no such command", args: []string{"report:5", "./not-there"}, status: 64, said: "no command ./not-there"},
+		{name: "no URL", env: []string{"TOKEND_URL="}, args: []string{"report:5", "sh", "-c", job}, status: 78, said: "TOKEND_URL must be set"},
+		{name: "no bearer", env: []string{"TOKEND_TOKEN="}, args: []string{"report:5", "sh", "-c", job}, status: 78, said: "TOKEND_TOKEN must be set"},
+		{name: "not let in", edit: stranger, args: []string{"report:5", "sh", "-c", job}, status: 78, said: `"code":"unauthenticated"`},
+		{name: "tokend is away", env: []string{"PATH=" + deaf + ":" + os.Getenv("PATH")}, args: []string{"report:5", "sh", "-c", job}, status: 75, said: "report:5 was not run: tokend gave no answer"},
+	} {
+		l.set(func() { l.edit = tt.edit })
+		out, said, status := run(tt.env, tt.args...)
+		if out != "" || status != tt.status || runs() != 2 || !strings.Contains(said, tt.said) {
+			t.Errorf("%s: exit %d after %d runs, %q, and it says %q; want %d and %q", tt.name, status, runs(), out, said, tt.status, tt.said)
+		}
+	}
+	l.set(nil)
+	if _, status := once("report:5"); status != 3 || runs() != 3 {
+		t.Errorf("the key after that: exit %d after %d runs, want 3 and 3", status, runs())
 	}
 }
