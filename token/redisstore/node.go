@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -56,7 +57,7 @@ func (s *Store) eachNode(ctx context.Context, n int, key func(int) string, run f
 // why not; what became of the commands, these say themselves.
 func (s *Store) pipeline(ctx context.Context, nd node, change bool, add func(redis.Pipeliner)) (waited bool, why error) {
 	var wait *redis.IntCmd
-	_, err := nd.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := nd.Pipelined(ctx, func(p redis.Pipeliner) error {
 		add(p)
 		if change && s.opts.WaitReplicas > 0 {
 			wait = redis.NewIntCmd(ctx, "wait", s.opts.WaitReplicas, s.opts.WaitTimeout.Milliseconds())
@@ -65,6 +66,13 @@ func (s *Store) pipeline(ctx context.Context, nd node, change bool, add func(red
 		return nil
 	})
 	s.reload(ctx, err)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		// The connection was refused, its database say, before anything was sent, and go-redis
+		// leaves the commands as they were.
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+	}
 	switch {
 	case wait == nil:
 		return true, nil
