@@ -51,6 +51,7 @@ type site struct {
 	forms  client.Purpose
 	orders *orders
 	url    string // of the gateway
+	host   string // that requests are for; "": url's
 	flat   bool   // the gateway hands tokend's 403 on as it is
 }
 
@@ -199,7 +200,7 @@ func (s *site) try(method, path string, header http.Header) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	req.Header = header.Clone()
+	req.Header, req.Host = header.Clone(), s.host
 	if _, ok := req.Header["Authorization"]; !ok {
 		req.Header.Set("Authorization", "Bearer "+userJWT(s.t, "alice"))
 	}

@@ -74,15 +74,16 @@ func (s *site) nginx(more replace) {
 		}
 		addr := fmt.Sprintf("127.0.0.1:%d", port)
 		site := write("tokend.conf", replace{"listen 80;": "listen " + addr + ";"}.in(s.t, text))
-		if s.run(dir, addr, write("nginx.conf", fmt.Sprintf(nginxConf, dir, site))) {
-			s.url = "http://" + addr
+		if s.run(dir, addr, write("nginx.conf", fmt.Sprintf(nginxConf, dir, site, addr))) {
+			s.url, s.host = "http://"+addr, "shop.example"
 			return
 		}
 	}
 	s.t.Fatal("nginx does not start")
 }
 
-// nginxConf is what stands around a site's file: one process, in a directory of its own.
+// nginxConf is what stands around a site's file: one process, in a directory of its own, and
+// the default site that distributions come with.
 const nginxConf = `
 daemon off;
 master_process off;
@@ -96,6 +97,11 @@ http {
     fastcgi_temp_path %[1]s/fastcgi;
     uwsgi_temp_path %[1]s/uwsgi;
     scgi_temp_path %[1]s/scgi;
+    server {
+        listen %[3]s default_server;
+        server_name _;
+        location / { return 404; }
+    }
     include %[2]s;
 }
 `
@@ -159,6 +165,10 @@ func TestNginx(t *testing.T) {
 	s.isNotFooled(t)
 	if a := s.send("GET", "/_tokend", http.Header{}); a.status != http.StatusNotFound {
 		t.Errorf("tokend can be asked from outside: %v", a)
+	}
+	s.host = "other.example"
+	if a := s.send("POST", "/orders", headers("Tokend-Token", s.token("alice").Value)); a.status != http.StatusNotFound || len(s.orders.take()) != 0 {
+		t.Errorf("another site's request: %v", a)
 	}
 }
 
