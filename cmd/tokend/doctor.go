@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,7 +38,7 @@ examination made when it starts, and logs what is not ok.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, faults := load(p, cmd, nil)
-			if cfg.Redis.URL == "" && !faults.Has("redis.url") {
+			if cfg.Redis.URL == "" && !faults.Has("config", "redis.url") {
 				faults.Add("redis.url", "is required: the Redis to examine")
 			}
 			redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)})
@@ -50,7 +51,7 @@ examination made when it starts, and logs what is not ok.`,
 			}
 			findings, err := examine(cmd.Context(), rdb, cfg)
 			if err != nil {
-				return fmt.Errorf("no answer from Redis: %w", err)
+				return unexamined(err)
 			}
 			return report(p.stdout, findings, asJSON)
 		},
@@ -58,6 +59,15 @@ examination made when it starts, and logs what is not ok.`,
 	config.RegisterOnly(cmd.Flags(), append(redisSettings(), "tokens.mode")...)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// unexamined says why Redis could not be examined: it gave no answer, or the answer to
+// everything is err.
+func unexamined(err error) error {
+	if said := redis.Error(nil); errors.As(err, &said) {
+		return fmt.Errorf("Redis lets nothing be asked: %s; mend: %s", plain(said), mendOf(said))
+	}
+	return fmt.Errorf("no answer from Redis: %w", err)
 }
 
 // redisSettings returns the names of the settings that say where Redis is and how it is
@@ -120,6 +130,7 @@ func examineOnce(ctx context.Context, cfg *config.Config, log *slog.Logger) {
 		return
 	}
 	defer rdb.Close()
+	before := "" // what it said instead of answers
 	for {
 		findings, err := examine(ctx, rdb, cfg)
 		if ctx.Err() != nil {
@@ -133,7 +144,12 @@ func examineOnce(ctx context.Context, cfg *config.Config, log *slog.Logger) {
 			}
 			return
 		}
-		log.Debug("redis cannot be examined yet", "cause", err.Error())
+		if said := redis.Error(nil); errors.As(err, &said) && !redis.HasErrorPrefix(said, "LOADING") && said.Error() != before {
+			before = said.Error()
+			log.Warn("redis: it lets nothing be asked: "+plain(said), "mend", mendOf(said))
+		} else {
+			log.Debug("redis cannot be examined yet", "cause", err.Error())
+		}
 		select {
 		case <-time.After(examineBetween):
 		case <-ctx.Done():

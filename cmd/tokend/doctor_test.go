@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -404,13 +405,28 @@ func TestDoctorFault(t *testing.T) {
 	if err := locked.Client().ConfigSet(t.Context(), "requirepass", canary+"other").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for name, url := range map[string]string{
-		"away": "redis://" + closed, "no password": "redis://" + locked.Addr, "wrong password": "redis://:" + canary + "@" + locked.Addr,
+	plain := redistest.Start(t)
+	plain.AddUser("tokend")
+	const as = "tokend:" + redistest.Password + "@"
+	for _, tt := range []struct{ name, url, want string }{
+		{"away", "redis://" + closed, "no answer from Redis: dial tcp"},
+		{"no password", "redis://" + locked.Addr, "Redis lets nothing be asked: NOAUTH "},
+		{"wrong password", "redis://:" + canary + "@" + locked.Addr, "Redis lets nothing be asked: WRONGPASS "},
+		{"wrong password", "redis://:" + canary + "@" + locked.Addr, "; mend: " + mendPassword},
+		{"no such database", "redis://" + plain.Addr + "/99", "Redis lets nothing be asked: ERR DB index is out of range; mend: name a database"},
+		{"a database that may not be selected", "redis://" + as + plain.Addr + "/3", "; mend: the ACL user needs +select for a database other than 0"},
 	} {
-		got := runCommand(t, []string{"TOKEND_REDIS_URL=" + url}, "", "doctor")
-		if got.status != exitFault || got.stdout != "" || !strings.Contains(got.stderr, "no answer from Redis: ") || strings.Contains(got.stderr, canary) {
-			t.Errorf("%s: %+v", name, got)
+		got := runCommand(t, []string{"TOKEND_REDIS_URL=" + tt.url}, "", "doctor")
+		if got.status != exitFault || got.stdout != "" || !strings.Contains(got.stderr, tt.want) || strings.Contains(got.stderr, canary) {
+			t.Errorf("%s: %+v, want %q", tt.name, got, tt.want)
 		}
+	}
+	if got, e := doctor(t, "redis://"+as+plain.Addr); got.status != exitOK || !strings.HasPrefix(e.of("write"), "ok") {
+		t.Errorf("database 0: %+v", got)
+	}
+	plain.AddUser("tokend", "+select")
+	if got, e := doctor(t, "redis://"+as+plain.Addr+"/3"); got.status != exitOK || !strings.HasPrefix(e.of("write"), "ok") {
+		t.Errorf("a database that may be selected: %+v", got)
 	}
 	for _, mode := range []string{"cluster", "sentinel"} {
 		got := runCommand(t, []string{"TOKEND_REDIS_URL=redis://" + closed + "?master_name=m", "TOKEND_REDIS_MODE=" + mode}, "", "doctor")
@@ -420,6 +436,38 @@ func TestDoctorFault(t *testing.T) {
 	}
 	if got := runCommand(t, nil, "", "doctor"); got.status != exitUsage || !strings.Contains(got.stderr, "is required: the Redis to examine") {
 		t.Errorf("no URL: %+v", got)
+	}
+}
+
+// serve says once why a Redis that answers is none to it, and what to mend.
+func TestServeIsLetIn(t *testing.T) {
+	s := redistest.Start(t)
+	s.AddUser("tokend")
+	r := startCommand(t, serveEnviron("redis://tokend:"+redistest.Password+"@"+s.Addr+"/3"), "serve")
+	warned := regexp.MustCompile(`"level":"WARN","msg":"redis: it lets nothing be asked: NOPERM [^"]*'select'[^"]*","mend":"the ACL user needs \+select `)
+	r.until("the warning is logged", func() bool { return warned.MatchString(r.stderr.String()) })
+	if status, _ := get(t, r.url+"/readyz"); status != 503 {
+		t.Errorf("readyz: %d", status)
+	}
+	s.AddUser("tokend", "+select")
+	r.until("it serves", func() bool { status, _ := get(t, r.url+"/readyz"); return status == 200 })
+	if log := r.stderr.String(); strings.Count(log, "lets nothing be asked") != 1 {
+		t.Errorf("the warnings:\n%s", log)
+	}
+}
+
+func TestMends(t *testing.T) {
+	for said, want := range map[string]string{
+		"NOPERM User tokend has no permissions to run the 'cluster|slots' command":                         "the ACL user needs +cluster|slots too",
+		"NOPERM this user has no permissions to run the 'select' command or its subcommand":                "the ACL user needs +select for a database other than 0",
+		"NOPERM User tokend has no permissions to run the 'getex' command":                                 mendACL,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                  mendACL,
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure …?": mendPassword,
+		"ERR something else": "look into Redis's log",
+	} {
+		if got := mendOf(errors.New(said)); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", said, got, want)
+		}
 	}
 }
 

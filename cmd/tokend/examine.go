@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,7 +154,7 @@ func (e *examination) latency(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if said != nil && !redis.HasErrorPrefix(said, "NOPERM") {
+		if said != nil && (!redis.HasErrorPrefix(said, "NOPERM") || denied(said) == "select") { // a connection begins with SELECT
 			return said
 		}
 		took = append(took, time.Since(began))
@@ -439,6 +440,10 @@ func tryOut(ctx context.Context, rdb redis.UniversalClient, cfg *config.Config, 
 var mends = []struct{ said, mend string }{
 	{"READONLY", "point redis.url at the master: this is a replica"},
 	{"NOPERM", mendACL},
+	{"WRONGPASS", mendPassword},
+	{"AUTH", mendPassword},
+	{"LOADING", "wait: it is reading its file"},
+	{"DB index is out of range", "name a database in redis.url that this Redis has (databases, 16 where not set)"},
 	{"can't run this command", mendACL},
 	{"ACL failure", mendACL},
 	{"unknown command", "tokend needs EVALSHA, EVAL, TIME, GET, GETEX and SET: run a server that has them"},
@@ -453,7 +458,26 @@ var mends = []struct{ said, mend string }{
 
 const mendACL = "the ACL user needs ~PREFIX:* &PREFIX:* (redis.key_prefix) and +eval +evalsha +time +get +getex +mget +set +del +wait +publish +subscribe +unsubscribe +ping"
 
+const mendPassword = "look at the user in redis.url, the password in it or in redis.password, and ACL LIST"
+
+// deniedCommand finds the command in what Redis says of one that a user may not call.
+var deniedCommand = regexp.MustCompile(`run the '([a-z|]+)' command`)
+
+// denied returns the command that err says the user may not call, or "".
+func denied(err error) string {
+	if m := deniedCommand.FindStringSubmatch(err.Error()); m != nil && strings.Contains(err.Error(), "NOPERM") {
+		return m[1]
+	}
+	return ""
+}
+
 func mendOf(err error) string {
+	switch command := denied(err); {
+	case command == "select":
+		return "the ACL user needs +select for a database other than 0: allow it, or name database 0 in redis.url"
+	case command != "" && !slices.Contains(strings.Fields(mendACL), "+"+command):
+		return "the ACL user needs +" + command + " too"
+	}
 	i := slices.IndexFunc(mends, func(m struct{ said, mend string }) bool { return strings.Contains(err.Error(), m.said) })
 	return mends[i].mend
 }
