@@ -152,6 +152,23 @@ func TestFormInREADME(t *testing.T) {
 	}
 }
 
+// TestGoVersion holds the Go that the READMEs ask for to go.mod's.
+func TestGoVersion(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatal("go.mod names no version")
+	}
+	for path, phrase := range map[string]string{"README.md": "needs Go ", "README.zh-CN.md": "只需要 Go "} {
+		if want := phrase + string(m[1]); !strings.Contains(read(t, path).text, want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+	}
+}
+
 func TestCodesTable(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\d+) \\| `([a-z]+)` \\|").
 		FindAllStringSubmatch(read(t, "README.md").text, -1)

@@ -19,13 +19,13 @@ var headings = [][2]string{
 	{"## A tour with curl", "## 用 curl 走一遍"},
 	{"## A tour with Go", "## 用 Go 走一遍"},
 	{"## From other languages", "## 其他语言"},
-	{"## The first result for every repeat", "## 每次重复都得到第一次的结果"},
+	{"## The first result for every repeat", "## 每次重复都得到第一次的响应"},
 	{"## The attempt", "## 执行标识 attempt"},
-	{"## What is refused", "## 拒绝什么"},
-	{"## What is promised", "## 承诺什么"},
+	{"## What is refused", "## 会拒绝哪些请求"},
+	{"## What is promised", "## 做出哪些保证"},
 	{"## Configuration", "## 配置"},
 	{"## In production", "## 生产环境"},
-	{"## Where things are", "## 代码在哪里"},
+	{"## Where things are", "## 目录结构"},
 	{"## Development", "## 开发"},
 }
 

@@ -258,6 +258,8 @@ func alike(runs [][]any) any {
 				return "a request id"
 			case strings.HasPrefix(v, "ott_"):
 				return "a token"
+			case strings.HasPrefix(v, "otc_"):
+				return "a claim"
 			case regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`).MatchString(v):
 				return "a time"
 			}
