@@ -118,7 +118,7 @@ func bench(cmd *cobra.Command, c *caller, o benchOptions, log io.Writer) error {
 	ctx := cmd.Context()
 	if c.url = cmp.Or(c.url, c.p.getenv("TOKEND_URL")); c.url == "" {
 		if c.token != "" || c.tokenFile != "" {
-			return usagef("give --url, TOKEND_URL too: a service of its own has keys of its own")
+			return usagef("give --url or TOKEND_URL too: a service of its own has keys of its own")
 		}
 		own, err := startOwn(c.p, cmd)
 		if err != nil {

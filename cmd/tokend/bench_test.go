@@ -100,7 +100,7 @@ func TestBenchUsage(t *testing.T) {
 		"--callers=0": "--callers must be", "--callers=1025": "--callers must be", "--rate=-1": "--rate must be", "--rate=1e6": "--rate must be", "--rate=NaN": "--rate must be",
 		"--rounds=0": "--rounds must be", "--rounds=101": "--rounds must be", "--duration=0s": "--duration must be", "--duration=11m": "--duration must be",
 		"--warmup=-1s": "--warmup must be", "--double=1.1": "--double must be", "--double=NaN": "--double must be", "--timeout=0s": "--timeout must be",
-		"--token=" + canary: "give --url, TOKEND_URL too", "--redis-mode=x": "must be standalone", "--url=localhost:1": "must be http://",
+		"--token=" + canary: "give --url or TOKEND_URL too", "--redis-mode=x": "must be standalone", "--url=localhost:1": "must be http://",
 	} {
 		got := runCommand(t, []string{"TOKEND_TOKEN=x"}, "", "bench", flag)
 		if got.status != exitUsage || !strings.Contains(got.stderr, want) || strings.Contains(got.stderr, canary) {

@@ -36,7 +36,7 @@ func (c *caller) register(cmd *cobra.Command) {
 
 // calls returns the calls for the purpose. Flags override variables.
 func (c *caller) calls() (client.Purpose, error) {
-	base, err := pick("--url, TOKEND_URL", c.url, c.p.getenv("TOKEND_URL"))
+	base, err := pick("--url or TOKEND_URL", c.url, c.p.getenv("TOKEND_URL"))
 	if err != nil {
 		return client.Purpose{}, err
 	}

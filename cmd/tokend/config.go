@@ -68,13 +68,18 @@ func shown(s string) string {
 	return s
 }
 
-// redisPlace returns where c.URL leads: no user, no password, no parameters.
+// redisPlace returns where c.URL leads, and as whom: no password, no parameters. A user
+// without a password is left out: it may be the password in the wrong place.
 func redisPlace(c config.Redis) string {
 	u, err := url.Parse(c.URL.Reveal())
 	if err != nil || c.URL == "" {
 		return c.URL.String()
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if _, given := u.User.Password(); (given || c.Password != "") && u.User.Username() != "" {
+		place.User = url.User(u.User.Username())
+	}
+	return place.String()
 }
 
 // keyNames returns the IDs of keys, each with a mask for its secret.

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/rand"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +22,8 @@ func newDev(p *program) *cobra.Command {
 are made up at start. It prints where its demo page is, and curl lines that can be pasted
 as they stand. All is gone when it ends: NOT FOR PRODUCTION.
 
-Settings are serve's, but for Redis's own. A secret for JWTs or service keys that are
-given are taken instead of made up.`,
+Settings are serve's, but for Redis's own, all of redis, and for keys of JWTs that others
+publish. A secret for JWTs or service keys that are given are taken instead of made up.`,
 		Example: `  tokend dev
   tokend dev --listen 127.0.0.1:9000 --tokens-ttl 30s --admin-listen=`,
 		Args: noArgs,
@@ -37,11 +38,7 @@ given are taken instead of made up.`,
 				return err
 			}
 			cfg, faults := load(p, cmd, made.defaults)
-			for _, name := range devOwn {
-				if cfg.Origin(name) != config.Default {
-					faults.Add(name, "is tokend dev's own: leave it out, or use tokend serve")
-				}
-			}
+			keepDevOwn(cfg, faults, store.URL())
 			s, err := start(p, cfg, faults)
 			if err != nil {
 				return err
@@ -63,8 +60,11 @@ given are taken instead of made up.`,
 	// What its help says must be its own defaults, not serve's.
 	cmd.Flags().Lookup("listen").DefValue = devListen
 	cmd.Flags().Lookup("log-format").DefValue = string(config.LogText)
-	for _, name := range devOwn {
-		cmd.Flags().MarkHidden(strings.NewReplacer(".", "-", "_", "-").Replace(name))
+	for _, s := range devOwn() {
+		cmd.Flags().MarkHidden(s.Flag())
+		if s.Secret {
+			cmd.Flags().MarkHidden(s.Flag() + "-file")
+		}
 	}
 	return cmd
 }
@@ -73,7 +73,23 @@ const devListen = "127.0.0.1:8080" // this machine only
 
 // devOwn are the settings that tokend dev does not let anybody give: with them in its
 // environment by chance it would work on data that is not for play.
-var devOwn = []string{"redis.url", "redis.mode", "redis.password", "redis.ca_file", "auth.public_key_file", "auth.jwks_url"}
+func devOwn() []config.Setting {
+	return slices.DeleteFunc(config.Settings(), func(s config.Setting) bool {
+		return !strings.HasPrefix(s.Name, "redis.") && s.Name != "auth.public_key_file" && s.Name != "auth.jwks_url"
+	})
+}
+
+// keepDevOwn adds a fault for each of devOwn that was given, and makes cfg as if it had not
+// been: what else would be wrong with it is no matter.
+func keepDevOwn(cfg *config.Config, faults *config.Faults, redisURL string) {
+	for _, s := range devOwn() {
+		if cfg.Origin(s.Name) != config.Default {
+			faults.Add(s.Name, "is tokend dev's own: leave it out, or use tokend serve")
+		}
+	}
+	cfg.Redis.URL, cfg.Redis.Mode, cfg.Redis.Password, cfg.Redis.CAFile = config.Secret(redisURL), config.Standalone, "", ""
+	cfg.Auth.PublicKeyFile, cfg.Auth.JWKSURL = "", ""
+}
 
 // madeUp is what tokend dev makes up.
 type madeUp struct {

@@ -52,10 +52,39 @@ func TestDevLinesCanBePasted(t *testing.T) {
 	}
 }
 
-// tokend dev never works on another's Redis.
-func TestDevHasItsOwnRedis(t *testing.T) {
-	got := runCommand(t, []string{"TOKEND_REDIS_URL=redis://:" + canary + "@production", "TOKEND_REDIS_PASSWORD=" + canary}, "", "dev")
-	if got.status != exitUsage || strings.Count(got.stderr, "is tokend dev's own") != 2 || strings.Contains(got.stderr, canary) {
-		t.Errorf("%+v", got)
+// tokend dev never works on another's Redis, nor with keys that others publish. Each such
+// setting is one fault, and not in the help.
+func TestDevOwn(t *testing.T) {
+	for _, tt := range []struct {
+		environ []string
+		args    []string
+		want    []string
+	}{
+		{environ: []string{"TOKEND_REDIS_URL=redis://:" + canary + "@production", "TOKEND_REDIS_PASSWORD=" + canary}, want: []string{"redis.url", "redis.password"}},
+		{environ: []string{"TOKEND_REDIS_URL=" + canary}, want: []string{"redis.url"}},
+		{environ: []string{"TOKEND_REDIS_PASSWORD_FILE=" + written(t, canary)}, want: []string{"redis.password"}},
+		{args: []string{"--redis-wait-replicas=1", "--redis-timeout=2s", "--redis-mode=cluster"}, want: []string{"redis.wait_replicas", "redis.timeout", "redis.mode"}},
+		{args: []string{"--redis-ca-file=/nonexistent/ca.pem"}, want: []string{"redis.ca_file"}},
+		{args: []string{"--auth-jwks-url=https://issuer.example/keys"}, want: []string{"auth.jwks_url"}},
+		{args: []string{"--auth-public-key-file=/nonexistent/jwt.pem"}, want: []string{"auth.public_key_file"}},
+	} {
+		got := runCommand(t, tt.environ, "", append([]string{"dev"}, tt.args...)...)
+		if got.status != exitUsage || strings.Count(got.stderr, "\n") != 1+len(tt.want) || strings.Contains(got.stderr, canary) {
+			t.Errorf("%+v: %+v", tt, got)
+		}
+		for _, name := range tt.want {
+			if !strings.Contains(got.stderr, name+" in YAML: is tokend dev's own: leave it out, or use tokend serve\n") {
+				t.Errorf("%s: %s", name, got.stderr)
+			}
+		}
+	}
+	help := runCommand(t, nil, "", "dev", "--help").stdout
+	for _, hidden := range []string{"--redis-", "--auth-jwks-url", "--auth-public-key-file"} {
+		if strings.Contains(help, hidden) {
+			t.Errorf("the help has %s…", hidden)
+		}
+	}
+	if !strings.Contains(help, "--tokens-ttl") || !strings.Contains(help, "--auth-jwt-secret-file") {
+		t.Error("the help lacks what can be given")
 	}
 }

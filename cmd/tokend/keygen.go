@@ -91,9 +91,12 @@ holds the secret's SHA-256 only. A name may stand there twice, to rotate.`,
 // newServiceKey makes a service key up: the secret, and its entry in auth.service_keys.
 func newServiceKey(name string, scopes []string) (secret, entry string, err error) {
 	secret, sum := auth.NewServiceKey()
+	if _, err := auth.ParseServiceKeys(name + ":" + sum + ":" + wire.ScopeIssue); err != nil || strings.Contains(name, ",") {
+		return "", "", usagef("--name must be 1 to 64 of [A-Za-z0-9._-], and must not begin with " + auth.ServiceKeyPrefix)
+	}
 	entry = name + ":" + sum + ":" + strings.Join(scopes, "+")
 	if _, err := auth.ParseServiceKeys(entry); err != nil {
-		return "", "", usagef("%v", err)
+		return "", "", usagef("--scope must be %s or %s, and may be given twice", wire.ScopeIssue, wire.ScopeConsume)
 	}
 	return secret, entry, nil
 }

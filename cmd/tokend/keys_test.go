@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -145,7 +146,7 @@ func TestVersion(t *testing.T) {
 
 func TestConfigCommand(t *testing.T) {
 	environ := []string{
-		"TOKEND_REDIS_URL=redis://:" + canary + "@h:6379", "TOKEND_AUTH_JWT_SECRET_FILE=" + written(t, testSecret),
+		"TOKEND_REDIS_URL=redis://tokend:" + canary + "@h:6379", "TOKEND_AUTH_JWT_SECRET_FILE=" + written(t, testSecret),
 		"TOKEND_CONFIG=" + written(t, "tokens: {max_ttl: 1h}\npurposes: {order.create: {ttl: 30m}}\n"),
 	}
 	got := runCommand(t, environ, "", "config", "--tokens-ttl=2m")
@@ -161,7 +162,7 @@ func TestConfigCommand(t *testing.T) {
 		"tokens.ttl":                "2m --tokens-ttl",
 		"tokens.max_ttl":            "1h file:1",
 		"tokens.retention":          "24h default",
-		"redis.url":                 "redis://h:6379 TOKEND_REDIS_URL",
+		"redis.url":                 "redis://tokend@h:6379 TOKEND_REDIS_URL",
 		"redis.password":            `"" default`,
 		"auth.jwt_secret":           "******** TOKEND_AUTH_JWT_SECRET_FILE",
 		"purposes.order.create.ttl": "30m file:2",
@@ -172,12 +173,47 @@ func TestConfigCommand(t *testing.T) {
 	}
 }
 
+// Who calls Redis is shown, but for what may be a password.
+func TestRedisPlace(t *testing.T) {
+	for _, tt := range []struct {
+		url, password, want string
+	}{
+		{"redis://u:" + canary + "@h:1/2?addr=x:1", "", "redis://u@h:1/2"},
+		{"redis://u@h", canary, "redis://u@h"},
+		{"redis://u:" + canary + "@h", canary, "redis://u@h"},
+		{"redis://:" + canary + "@h", "", "redis://h"},
+		{"redis://" + canary + "@h", "", "redis://h"},
+		{"unix://u:" + canary + "@/run/redis.sock?db=3", "", "unix://u@/run/redis.sock"},
+		{"redis://u:" + canary + "%x@h", "", "********"},
+		{"", canary, ""},
+	} {
+		if got := redisPlace(config.Redis{URL: config.Secret(tt.url), Password: config.Secret(tt.password)}); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.url, got, tt.want)
+		}
+	}
+}
+
+// What is above its limit is shown as it was given, beside what is wrong with it; and what a
+// file that is not there may hold is not missed.
+func TestConfigFaults(t *testing.T) {
+	got := runCommand(t, nil, "", "config", "--tokens-ttl=48h")
+	if line := regexp.MustCompile(`(?m)^tokens.ttl +48h +--tokens-ttl$`); got.status != exitUsage || !line.MatchString(got.stdout) || !strings.Contains(got.stderr, "must not be above tokens.max_ttl, which is 24h") {
+		t.Errorf("%+v", got)
+	}
+	for _, command := range []string{"serve", "doctor", "config"} {
+		got := runCommand(t, nil, "", command, "--config=/nonexistent/nope.yaml")
+		if want := "tokend: a fault in the configuration:\n  --config, TOKEND_CONFIG: the file cannot be read: /nonexistent/nope.yaml: no such file or directory\n"; got.status != exitUsage || got.stderr != want {
+			t.Errorf("%s: %+v, want %q", command, got, want)
+		}
+	}
+}
+
 // All that is wrong comes out at once, from package config and from the parts alike.
 func TestAllFaultsAtOnce(t *testing.T) {
 	got := runCommand(t, []string{
 		"TOKEND_REDIS_URL=redis://:pa#ss" + canary + "@h", "TOKEND_SIGNING_KEYS=k:" + canary, "TOKEND_AUTH_JWT_SECRET=" + canary,
 		"TOKEND_AUTH_SERVICE_KEYS=a:" + canary + ":tokend.consume,b:" + strings.Repeat("0", 64) + ":" + canary, "TOKEND_AUTH_SERVICE_CLAIM=" + canary,
-		"TOKEND_TLS_CERT_FILE=/nonexistent/" + canary, "TOKEND_TLS_KEY_FILE=/nonexistent", "TOKEND_TOKENS_TTL=5", "TOKEND_NOPE=" + canary,
+		"TOKEND_TLS_CERT_FILE=" + canary, "TOKEND_TLS_KEY_FILE=/nonexistent", "TOKEND_TOKENS_TTL=5", "TOKEND_NOPE=" + canary,
 	}, "", "serve")
 	if got.status != exitUsage || got.stdout != "" {
 		t.Errorf("%+v", got)
@@ -202,7 +238,8 @@ func TestCallersFaults(t *testing.T) {
 		auth config.Auth
 		want string
 	}{
-		{"no such file", config.Auth{PublicKeyFile: "/nonexistent/" + canary}, "auth.public_key_file in YAML: must name a file that can be read: no such file"},
+		{"no such file", config.Auth{PublicKeyFile: "/nonexistent/jwt.pem"}, "auth.public_key_file in YAML: must name a file that can be read: /nonexistent/jwt.pem: no such file"},
+		{"a key for a file", config.Auth{PublicKeyFile: "-----BEGIN PUBLIC KEY-----\n" + canary}, "auth.public_key_file in YAML: must name a file that can be read: no such file"},
 		{"no PEM", config.Auth{PublicKeyFile: written(t, canary)}, "auth.public_key_file in YAML: must hold public keys in PEM"},
 		{"two ways", config.Auth{PublicKeyFile: written(t, canary), JWTSecrets: []config.Secret{config.Secret(testSecret)}}, "auth.jwt_secret in YAML: excludes"},
 		{"JWKS alone", config.Auth{JWKSURL: "https://i.example/k"}, "auth.issuer in YAML: must be set with auth.jwks_url"},

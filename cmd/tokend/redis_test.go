@@ -102,7 +102,7 @@ func TestRedisFaults(t *testing.T) {
 		{config.Standalone, "redis://:1?" + canary + "@h", "", "may have no parameters but db, skip_verify"},
 		{config.Standalone, "redis://" + secret + "h?read_timeout=5s", "", "may have no parameters but"},
 		{config.Standalone, "redis://" + secret + "h", "x", "redis.ca_file in YAML: needs a redis.url that begins with rediss://"},
-		{config.Standalone, "rediss://" + secret + "h", "/nonexistent/" + canary, "redis.ca_file in YAML: must name a file that can be read: no such file"},
+		{config.Standalone, "rediss://" + secret + "h", "/nonexistent/ca.pem", "redis.ca_file in YAML: must name a file that can be read: /nonexistent/ca.pem: no such file"},
 		{config.Standalone, "rediss://" + secret + "h", "redis_test.go", "redis.ca_file in YAML: must name a file of certificates"},
 		{config.Sentinel, "redis://" + secret + "h", "", "?master_name=NAME"},
 		{config.Sentinel, "unix://" + secret + "/x?master_name=m", "", "?master_name=NAME"},

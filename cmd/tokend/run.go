@@ -31,7 +31,7 @@ func (p *program) getenv(name string) string {
 // The exit statuses. The long help of tokend lists them.
 const (
 	exitOK      = 0
-	exitRefused = 1 // the service's answer is no; for healthcheck, doctor and bench: what was looked at is not well
+	exitRefused = 1 // the answer is no; for healthcheck, doctor and bench: what was looked at is not well
 	exitUsage   = 2 // the command line or the configuration is wrong
 	exitFault   = 3 // there is no answer
 )
@@ -58,7 +58,8 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// unhealthyError says that what was probed, examined or measured is not well.
+// unhealthyError says that what was probed, examined or measured is not well, or not in the
+// state that a command is for.
 type unhealthyError struct{ text string }
 
 func (e *unhealthyError) Error() string { return e.text }
