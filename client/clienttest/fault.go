@@ -94,45 +94,44 @@ func (f *faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if f.lose(cmds) {
-			return io.EOF
+		f.lose(cmds)
+		for _, cmd := range cmds {
+			if cmd.Err() != nil {
+				return cmd.Err() // the first, as go-redis does; a command that lost a part has none
+			}
 		}
 		return err
 	}
 }
 
-// lose takes from cmds the replies that are to be lost, the last ones, and tells whether
-// there were any. What was not carried out, a script that the server does not know yet
-// say, does not count.
-func (f *faults) lose(cmds []redis.Cmder) (lost bool) {
+// lose takes from cmds the replies that are to be lost, the last ones. What was not carried
+// out, a script that the server does not know yet say, does not count.
+func (f *faults) lose(cmds []redis.Cmder) {
 	for _, cmd := range slices.Backward(cmds) {
 		switch cmd.Name() {
 		case "evalsha", "eval", "del":
-			if cmd.Err() == nil && f.loseOf(cmd) {
-				lost = true
+			if cmd.Err() == nil {
+				f.loseOf(cmd)
 			}
 		}
 	}
-	return lost
 }
 
 // loseOf takes from cmd's reply what is to be lost: it may answer several items.
-func (f *faults) loseOf(cmd redis.Cmder) bool {
+func (f *faults) loseOf(cmd redis.Cmder) {
 	script, ok := cmd.(*redis.Cmd)
 	if ok {
 		if answers, several := script.Val().([]any); several {
 			n := f.take(&f.storeReplies, len(answers))
 			if n < len(answers) {
 				clear(answers[len(answers)-n:]) // no answer is a lost one, to the store
-				return n > 0
+				return
 			}
 			cmd.SetErr(io.EOF)
-			return true
+			return
 		}
 	}
-	if f.take(&f.storeReplies, 1) == 0 {
-		return false
+	if f.take(&f.storeReplies, 1) > 0 {
+		cmd.SetErr(io.EOF)
 	}
-	cmd.SetErr(io.EOF)
-	return true
 }
