@@ -93,7 +93,7 @@ func tokenInForm(data []byte) (string, error) {
 	if token := values.Get(FieldToken); token != "" || err == nil {
 		return token, nil
 	}
-	return "", invalid("body", "the form cannot be read")
+	return "", invalid("body", "The form cannot be read.")
 }
 
 // tokenInJSON reads an object's member, whose name is not folded.
@@ -103,7 +103,7 @@ func tokenInJSON(data []byte) (string, error) {
 		if json.Valid(data) {
 			return "", nil // no object
 		}
-		return "", invalid("body", "the body is no JSON")
+		return "", invalid("body", "The body is no JSON.")
 	}
 	raw, ok := members[FieldToken]
 	if !ok {
@@ -111,7 +111,7 @@ func tokenInJSON(data []byte) (string, error) {
 	}
 	var token string
 	if err := json.Unmarshal(raw, &token); err != nil {
-		return "", invalid(FieldToken, FieldToken+" must be a string")
+		return "", invalid(FieldToken, FieldToken+" must be a string.")
 	}
 	return token, nil
 }
@@ -153,7 +153,7 @@ func unread(err error) *Refused {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge()
 	}
-	no := invalid("body", "the body did not come whole; nothing was done")
+	no := invalid("body", "The body did not come whole; nothing was done.")
 	no.Err = err
 	return no
 }
@@ -169,7 +169,7 @@ func again(data []byte, rest io.ReadCloser) io.ReadCloser {
 // findPart reads r's parts up to the one that is the token.
 func (s *settings) findPart(r *http.Request, boundary string) (token string, body io.ReadCloser, err error) {
 	if boundary == "" {
-		return "", nil, invalid("body", "the form cannot be read")
+		return "", nil, invalid("body", "The form cannot be read.")
 	}
 	var held bytes.Buffer
 	limited := &io.LimitedReader{R: r.Body, N: s.bodyLimit + 1}

@@ -98,7 +98,7 @@ func (s *settings) digestOf(r *http.Request, data []byte) (string, error) {
 // addParts adds a form's parts to h, in their order: a boundary is another each time.
 func (s *settings) addParts(h hashing, data []byte, boundary string) error {
 	if boundary == "" {
-		return invalid("body", "the form cannot be read")
+		return invalid("body", "The form cannot be read.")
 	}
 	h.add("parts")
 	form := multipart.NewReader(bytes.NewReader(data), boundary)
@@ -254,7 +254,7 @@ func withBody(r *http.Request, data []byte) *http.Request {
 
 // callersFault refuses a request that a function of the service's own could not read.
 func callersFault(field string, err error) *Refused {
-	no := invalid(field, "the request cannot be read; nothing was done")
+	no := invalid(field, "The request cannot be read; nothing was done.")
 	no.Err = err
 	return no
 }

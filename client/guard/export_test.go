@@ -20,3 +20,6 @@ var BackOff = backOff
 
 // Ordered is ordered.
 func Ordered(data []byte) []byte { return ordered(data) }
+
+// Details are details.
+var Details = details

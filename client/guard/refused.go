@@ -25,7 +25,7 @@ type Refused struct {
 	Next       client.Next // what the sender can do; never tokend's retry
 	Status     int         // of HTTP
 	Title      string      // the same for each Code
-	Detail     string      // what to do about it, for people
+	Detail     string      // what to do about it, for people: a sentence
 	Field      string      // what of the request is wrong, where one thing is
 	Ref        string      // of a token that could be read; no secret
 	UsedAt     time.Time   // token_used: when the first submission was granted it
@@ -42,35 +42,35 @@ func (no *Refused) Error() string {
 	if no.Err != nil {
 		return "guard: " + string(no.Code) + ": " + no.Err.Error()
 	}
-	return "guard: " + string(no.Code) + ": " + no.Detail
+	return "guard: " + string(no.Code) + ": " + strings.TrimSuffix(no.Detail, ".")
 }
 
 // Unwrap returns no.Err.
 func (no *Refused) Unwrap() error { return no.Err }
 
 // details are what problems say to people who have sent a form, or to the authors of their
-// pages.
+// pages: in sentences, as they may stand on a page.
 var details = map[client.Code]string{
-	CodeTokenMissing:              "the form was sent without its token: load the page again and send it from there",
-	wire.CodeTokenUsed:            "this form was sent before: look at what the first submission did; to do it once more, load the page again",
-	wire.CodeTokenExpired:         "the page has expired and nothing was done: load it again and send the form from there",
-	wire.CodeTokenStale:           "the page is too old to tell whether the form was sent: look for what it may have done; if there is nothing, load the page again",
-	wire.CodeTokenLost:            "the form's token is lost: look for what the form may have done; if there is nothing, load the page again",
-	wire.CodeTokenGone:            "the form was sent before, or the page has expired: look for what it may have done; if there is nothing, load the page again",
-	wire.CodeTokenRevoked:         "the form was withdrawn and nothing was done: load the page again",
-	wire.CodeWrongUser:            "the page was loaded by another user and nothing was done: load it again",
-	wire.CodeWrongPurpose:         "the token is another form's and nothing was done: load the page again",
-	wire.CodeTokenInvalid:         "the form's token is none of this service and nothing was done: load the page again",
-	wire.CodeRequestInProgress:    "the first submission of this form is still at work: send the same again in a moment to see its result",
-	wire.CodeClaimUnfinished:      "the first submission of this form was cut off: look for what it did before sending another",
-	wire.CodeIdempotencyKeyReused: "this form or key was used before to send something else: start over with a new one",
-	wire.CodeStoreUnavailable:     "this cannot be taken at the moment and nothing was done: send the same again later",
-	wire.CodeOutcomeUnknown:       "it is not known whether this was taken: look for what it may have done before sending it again",
-	wire.CodeRateLimited:          "too many forms were asked for: wait a moment",
-	wire.CodeUnauthenticated:      "nobody is logged in",
-	wire.CodeForbidden:            "a token is given to pages of this site alone",
-	wire.CodeMethodNotAllowed:     "a token is fetched with POST",
-	wire.CodeInternal:             "this cannot be taken because of a fault of this service; nothing was done",
+	CodeTokenMissing:              "The form was sent without its token: load the page again and send it from there.",
+	wire.CodeTokenUsed:            "This form was sent before: look at what the first submission did; to do it once more, load the page again.",
+	wire.CodeTokenExpired:         "The page has expired and nothing was done: load it again and send the form from there.",
+	wire.CodeTokenStale:           "The page is too old to tell whether the form was sent: look for what it may have done; if there is nothing, load the page again.",
+	wire.CodeTokenLost:            "The form's token is lost: look for what the form may have done; if there is nothing, load the page again.",
+	wire.CodeTokenGone:            "The form was sent before, or the page has expired: look for what it may have done; if there is nothing, load the page again.",
+	wire.CodeTokenRevoked:         "The form was withdrawn and nothing was done: load the page again.",
+	wire.CodeWrongUser:            "The page was loaded by another user and nothing was done: load it again.",
+	wire.CodeWrongPurpose:         "The token is another form's and nothing was done: load the page again.",
+	wire.CodeTokenInvalid:         "The form's token is none of this service and nothing was done: load the page again.",
+	wire.CodeRequestInProgress:    "The first submission of this form is still at work: send the same again in a moment to see its result.",
+	wire.CodeClaimUnfinished:      "The first submission of this form was cut off: look for what it did before sending another.",
+	wire.CodeIdempotencyKeyReused: "This form or key was used before to send something else: start over with a new one.",
+	wire.CodeStoreUnavailable:     "This cannot be taken at the moment and nothing was done: send the same again later.",
+	wire.CodeOutcomeUnknown:       "It is not known whether this was taken: look for what it may have done before sending it again.",
+	wire.CodeRateLimited:          "Too many forms were asked for: wait a moment.",
+	wire.CodeUnauthenticated:      "Nobody is logged in.",
+	wire.CodeForbidden:            "A token is given to pages of this site alone.",
+	wire.CodeMethodNotAllowed:     "A token is fetched with POST.",
+	wire.CodeInternal:             "This cannot be taken because of a fault of this service; nothing was done.",
 }
 
 // titles are those of the codes that are not in tokend's table, or mean something else here.
@@ -113,7 +113,7 @@ func invalid(field, detail string) *Refused {
 
 func tooLarge() *Refused {
 	no := newRefused(wire.CodeBodyTooLarge, nil)
-	no.Detail = "the request is larger than this service takes; nothing was done"
+	no.Detail = "The request is larger than this service takes; nothing was done."
 	return no
 }
 

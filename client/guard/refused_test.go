@@ -1,13 +1,18 @@
 package guard_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"example.com/tokend/client/guard"
+	"example.com/tokend/httpapi/wire"
 )
 
 // A refusal's status is the refusal's, whatever the page does, unless it says another.
@@ -143,4 +148,50 @@ func TestPageAfterHeaders(t *testing.T) {
 	if h := resp.Header; h.Get("Location") != "" || h.Get("Etag") != "" {
 		t.Errorf("header %v", h)
 	}
+}
+
+// Details are shown to people as they are.
+func TestDetailsAreSentences(t *testing.T) {
+	t.Parallel()
+	for code, detail := range guard.Details {
+		if first := detail[0]; first < 'A' || 'Z' < first || !strings.HasSuffix(detail, ".") {
+			t.Errorf("%s: %q is no sentence", code, detail)
+		}
+	}
+	s := newService(t, guard.BodyLimit(1<<10))
+	for name, r := range map[string]*http.Request{
+		"a form":      submission("application/x-www-form-urlencoded", "a=%zz"),
+		"JSON":        submission("application/json", "{"),
+		"no string":   submission("application/json", `{"tokend_token":1}`),
+		"parts":       submission("multipart/form-data", "x"),
+		"too large":   submission("application/json", strings.Repeat(" ", 2<<10)),
+		"not whole":   submission("multipart/form-data; boundary=B", "--B\r\n"),
+		"no token":    submission("application/json", "{}"),
+		"no such":     form("x"),
+		"nobody":      httptest.NewRequest(http.MethodPost, "/orders", nil),
+		"two keys":    withKeys("a", "b"),
+		"no key":      withKeys(),
+		"a blank key": withKeys(" "),
+	} {
+		h := s.guard.Once(http.HandlerFunc(s.work))
+		if strings.HasSuffix(name, "key") || strings.HasSuffix(name, "keys") {
+			h = s.guard.Replay(http.HandlerFunc(s.run), guard.IdempotencyKey())
+		}
+		var p wire.Problem
+		w := send(h, r)
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if first, _ := utf8.DecodeRuneInString(p.Detail); !unicode.IsUpper(first) && p.Field != guard.FieldToken || !strings.HasSuffix(p.Detail, ".") {
+			t.Errorf("%s: %q is no sentence", name, p.Detail)
+		}
+	}
+	s.wantRuns(0)
+}
+
+// withKeys returns a submission with these keys.
+func withKeys(keys ...string) *http.Request {
+	r := form("", "item", "tea")
+	r.Header["Idempotency-Key"] = keys
+	return r
 }

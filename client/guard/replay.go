@@ -163,7 +163,7 @@ func headerKey(r *http.Request, _ []byte) (string, error) {
 		ok = ok && '!' <= key[i] && key[i] <= '~'
 	}
 	if !ok {
-		return "", invalid(wire.HeaderIdempotencyKey, "Idempotency-Key must stand once, with 1 to 255 visible ASCII characters")
+		return "", invalid(wire.HeaderIdempotencyKey, "Idempotency-Key must stand once, with 1 to 255 visible ASCII characters.")
 	}
 	return key, nil
 }
@@ -173,7 +173,7 @@ func (s *settings) keyMissing() *Refused {
 	if s.key == nil {
 		return newRefused(CodeTokenMissing, nil)
 	}
-	return invalid(wire.HeaderIdempotencyKey, "the request needs an idempotency key; nothing was done")
+	return invalid(wire.HeaderIdempotencyKey, "The request needs an idempotency key; nothing was done.")
 }
 
 // claim claims what r asks for, or waits for its result.
