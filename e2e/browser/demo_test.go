@@ -119,7 +119,7 @@ func TestDemoCrash(t *testing.T) {
 		{"replay", "before", 1, 0, "201 takeover", "Made: order 1"},
 		{"replay", "after", 1, 0, "409 claim_unfinished verify", "The first submission made order 1."},
 		{"once", "before", 1, 0, "201", "Made: order 1"},
-		{"once", "after", 1, 0, "409 token_used stop", "The first submission made order 1."},
+		{"once", "after", 1, 0, "409 token_used stop", "token_used · next: stop · The first submission made order 1."},
 		{"off", "before", 1, 0, "again 201", ""},
 		{"off", "after", 2, 1, "again 201", ""},
 	} {
@@ -256,6 +256,7 @@ func TestDemoLanguages(t *testing.T) {
 	p.shows(".tokend-status", "已提交。")
 	p.try("other")
 	p.shows("#line", "被拒绝")
+	p.shows("#line", "下一步：stop")
 	p.click("#language button")
 	p.until(`document.documentElement.lang === 'en' && document.querySelector('.tokend-status')`)
 	p.shows("h1", "One form, one order")
@@ -266,6 +267,34 @@ func TestDemoLanguages(t *testing.T) {
 	other := plain
 	other.language = "fr,en;q=0.5,zh;q=0.2"
 	check(t, "French", get[string](openDemo(t, other), `document.documentElement.lang`), "en")
+}
+
+// What was said of a submission goes when the board is cleared, another protection is chosen or
+// something else is tried.
+func TestDemoForgets(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(*page){
+		"cleared":    func(p *page) { p.click("#clear button"); p.until(`!document.querySelector('#orders')`) },
+		"protection": func(p *page) { p.protect("off") },
+		"tried":      func(p *page) { p.try("double") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := openDemo(t, plain)
+			p.protect("once")
+			p.click("#send")
+			p.shows("#notice", "Made: order 1")
+			then(p)
+			p.until(`document.querySelector('#notice').innerText === ''`)
+			if name != "tried" {
+				p.until(`!document.querySelector('.tokend-status')?.innerText.trim()`)
+			}
+			if name == "cleared" {
+				p.click("#send") // it is protected still
+				p.shows("#notice", "Made: order ")
+			}
+		})
+	}
 }
 
 // Without scripts the field that the service has rendered does the same.
@@ -305,7 +334,7 @@ func TestDemoWithoutScript(t *testing.T) {
 	p.until(`document.body.dataset.protection === 'once'`)
 	p.run(`document.querySelector('#form [name=tokend_token]').value = ` + quote(token) + `; document.querySelector('#quantity').value = '3'`)
 	p.leaves("#send")
-	p.shows("#notice", "token_used")
+	p.shows("#notice", "token_used · next: stop")
 	p.shows("#notice", "The first submission made order 1.")
 	p.leaves("#send") // with the fresh token of the page that says so
 	p.shows("#notice", "Made: order 2")

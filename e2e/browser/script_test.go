@@ -96,6 +96,12 @@ func TestNext(t *testing.T) {
 			"a a", "a a b", "Sent.", ""},
 		{"a replay", []said{{status: 201, contentType: "application/json", body: `{}`, header: map[string]string{"Idempotent-Replayed": "true"}}}, "fetching sending outcome",
 			"a", "a b", "This was sent before. Here is the answer that it got.", ""},
+		{"a code that means nothing", []said{{status: 409, contentType: wire.TypeProblem, body: `{"code": "constructor", "next": "stop", "detail": "Its own words."}`}, made}, "fetching sending outcome",
+			"a", "a b", "Its own words.", ""},
+		{"a code that is none", []said{{status: 409, contentType: wire.TypeProblem, body: `{"code": {"toString": 1}, "next": "stop", "detail": "Its own words."}`}, made}, "fetching sending outcome",
+			"a", "a b", "Its own words.", ""},
+		{"a code called as a state", []said{{status: 409, contentType: wire.TypeProblem, body: `{"code": "done", "next": "stop", "detail": "Its own words."}`}, made}, "fetching sending outcome",
+			"a", "a b", "Its own words.", ""},
 		{"no content", []said{{status: 200, contentType: "text/plain", body: ""}}, "fetching sending outcome",
 			"a", "a b", "Sent.", ""},
 	} {
@@ -295,6 +301,132 @@ func TestHTMLAnswer(t *testing.T) {
 	p.shows("h1", "Made cake")
 	check(t, "requests", s.tokens("/sub/orders"), "a a")
 	check(t, "tokens", len(s.sent("/token")), 0)
+}
+
+// What another origin answers is no part of the page, and is not told who its user is.
+func TestAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	p := window(t, plain)
+	for name, form := range map[string]string{
+		"action":     `<form id="f" method="post" action="{{other}}/orders"><input name="item" value="tea"><button id="go">Order</button></form>`,
+		"formaction": `<form id="f" method="post" action="/orders"><input name="item" value="tea"><button id="go" formaction="{{other}}/orders">Order</button></form>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := newShop(t, simple, `{}`)
+			other.letIn(p)
+			lets := map[string]string{"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+			evil := `<base href="/"><h1>Mine</h1><img src="data:," onerror="window.ran = true"><body onload="window.ran = true">` + simple
+			other.mux.Handle("OPTIONS /", other.says(said{status: 200, contentType: "text/plain", header: lets}))
+			other.mux.Handle("POST /orders", other.says(said{status: 200, contentType: "text/html", body: evil, header: lets}))
+			s := newShop(t, strings.ReplaceAll(form, "{{other}}", other.url), `{ endpoint: '/token', ahead: true, authorization: () => 'the-users-own' }`)
+			s.visitIn(p)
+			for n := range 2 {
+				p.click("#go")
+				p.settled(n + 1)
+				check(t, "the page", p.text("h1"), "Order")
+				check(t, "the message", p.text("[role=status]"), "Sent.")
+			}
+			check(t, "requests", other.tokens("/orders"), "a b")
+			check(t, "its scripts ran", get[bool](p, `Boolean(window.ran)`), false)
+			check(t, "the other was asked for tokens", len(other.sent("/token")), 0)
+			for _, g := range other.sent("/orders") {
+				check(t, "the form's authorization", g.auth, "")
+			}
+		})
+	}
+}
+
+// A relative endpoint is the page's, wherever what is shown later comes from, or says it does.
+func TestRelativeEndpoint(t *testing.T) {
+	t.Parallel()
+	other := newShop(t, simple, `{}`)
+	p := window(t, plain)
+	other.letIn(p)
+	for name, base := range map[string]string{"none": "", "of another origin": `<base href="` + other.url + `/">`} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, strings.Replace(simple, "/orders", "/sub/orders", 1), `{ endpoint: 'token', authorization: 'the-users-own' }`)
+			s.mux.HandleFunc("POST /sub/orders", func(w http.ResponseWriter, r *http.Request) {
+				show(w, 200, base+`<h1>Made</h1><img src="data:," onerror="window.ran = true">`+strings.Replace(simple, "/orders", s.url+"/sub/orders", 1))
+			})
+			s.visitIn(p)
+			for n := range 3 {
+				p.click("#go")
+				within(t, "it is sent", func() bool { return len(s.sent("/sub/orders")) == n+1 })
+				p.shows("h1", "Made")
+				p.until(`events.filter((e) => e.type === 'shown').length === ` + string(rune('1'+n)))
+			}
+			check(t, "requests", s.tokens("/sub/orders"), "a b c")
+			check(t, "tokens", len(s.sent("/token")), 3)
+			check(t, "asked elsewhere", len(s.sent("/sub/token"))+len(other.sent("/token")), 0)
+			check(t, "its scripts ran", get[bool](p, `Boolean(window.ran)`), false)
+		})
+	}
+}
+
+// An answer's own policy holds for it where it is shown.
+func TestPolicyOfAnswer(t *testing.T) {
+	t.Parallel()
+	p := window(t, plain)
+	p.expect(`Content Security Policy`) // what it blocks is told on the console
+	form := `<h1>%s</h1><img src="/pixel"><a id="link" href="javascript:void(window.ran = true)">link</a>` + strings.Replace(simple, "/orders", "/sub/orders", 1)
+	for name, tt := range map[string]struct {
+		page, answer string // their policies
+		shown        bool
+		pixels       bool
+	}{
+		"none":                    {"", "", true, true},
+		"strict":                  {"", "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; report-uri /report; form-action 'self'", true, false},
+		"the second of two":       {"", "img-src 'self', IMG-SRC 'none'; script-src 'self'; connect-src 'none'", true, false},
+		"sandbox":                 {"", "default-src 'self'; sandbox", false, false},
+		"sandboxed by the second": {"", "img-src 'self', Sandbox allow-forms", false, false},
+		"one on all pages": {"default-src 'none'; script-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'",
+			"default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, strings.Replace(simple, "/orders", "/sub/orders", 1), `{ endpoint: 'token' }`)
+			policy := func(w http.ResponseWriter, policy string) {
+				if policy != "" {
+					w.Header().Set("Content-Security-Policy", policy)
+				}
+			}
+			s.mux.HandleFunc("GET /strict", func(w http.ResponseWriter, r *http.Request) {
+				policy(w, tt.page)
+				s.page(w, r)
+			})
+			s.mux.HandleFunc("GET /pixel", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, "image/svg+xml", `<svg xmlns="http://www.w3.org/2000/svg"/>`) })
+			s.mux.HandleFunc("POST /sub/orders", func(w http.ResponseWriter, r *http.Request) {
+				policy(w, tt.answer)
+				show(w, 200, strings.ReplaceAll(form, "%s", "Made"))
+			})
+			p.on(t)
+			s.letIn(p)
+			p.open(s.url + "/strict")
+			p.until(`window.protection`)
+			for n := range 2 {
+				p.click("#go")
+				p.until(`events.filter((e) => e.type === 'outcome').length === ` + string(rune('1'+n)))
+				if !tt.shown {
+					p.settled(n + 1)
+					check(t, "the page", p.text("h1"), "Order")
+					check(t, "the message", p.text("[role=status]"), "Sent.")
+					continue
+				}
+				p.until(`events.filter((e) => e.type === 'shown').length === ` + string(rune('1'+n)))
+				check(t, "the page", p.text("h1"), "Made")
+				if tt.answer != "" {
+					p.click("#link")
+				}
+			}
+			check(t, "requests", s.tokens("/sub/orders"), "a b")
+			if tt.pixels {
+				within(t, "the picture is fetched", func() bool { return len(s.sent("/pixel")) > 0 })
+			} else {
+				check(t, "pictures", len(s.sent("/pixel")), 0)
+			}
+			check(t, "its scripts ran", get[bool](p, `Boolean(window.ran)`), false)
+			check(t, "reports", len(s.sent("/report")), 0)
+		})
+	}
 }
 
 // What a form says holds as it would without the script.
@@ -648,6 +780,65 @@ func TestProtectTwice(t *testing.T) {
 	p.click("#go")
 	p.settled(3)
 	check(t, "requests", s.tokens("/orders"), "a a b")
+}
+
+// A reset is for the next submission: the one under way may have been carried out, and is not
+// sent with another token.
+func TestResetUnderWay(t *testing.T) {
+	t.Parallel()
+	p := window(t, plain)
+	inProgress := refusal(409, wire.CodeRequestInProgress, client.NextWait).after("1")
+	unsure := "There is no answer. Please look what was done before you send it again."
+	for _, tt := range []struct {
+		name, state, opts string
+		answers           []said
+		says              string
+		first, then       string // the requests' tokens
+	}{
+		{"fetching", "fetching", `{ endpoint: '/token' }`, []said{made}, "Sent.", "a", "a b"},
+		{"sending", "sending", `{ endpoint: '/token' }`, []said{nobody, made}, "Sent.", "a a", "a a b"},
+		{"lost", "lost", `{ endpoint: '/token' }`, []said{nobody, made}, "Sent.", "a a", "a a b"},
+		{"lost, with a token ahead", "lost", `{ endpoint: '/token', ahead: true }`, []said{nobody, made}, "Sent.", "a a", "a a b"},
+		{"lost, in the header", "lost", `{ endpoint: '/token', header: true }`, []said{nobody, made}, "Sent.", "a a", "a a b"},
+		{"waiting", "waiting", `{ endpoint: '/token' }`, []said{inProgress, made}, "Sent.", "a a", "a a b"},
+		{"reissued", "reissued", `{ endpoint: '/token' }`, []said{refusal(410, wire.CodeTokenExpired, client.NextReissue), nobody, made}, "Sent.", "a b b", "a b b c"},
+		{"never answered", "sending", `{ endpoint: '/token', patience: 0 }`, []said{nobody, made}, unsure, "a", "a b"},
+		{"waiting for too long", "sending", `{ endpoint: '/token', patience: 0 }`, []said{inProgress, made}, unsure, "a", "a b"},
+		{"a mistake", "sending", `{ endpoint: '/token' }`, []said{{status: 422, contentType: "application/json", body: `{}`}, made}, "This was not accepted (422). You can mend it and send it again.", "a", "a b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShop(t, simple, tt.opts)
+			// Its own, as is usual: the handler of once uses the token up.
+			s.mux.Handle("POST /orders", s.says(tt.answers...))
+			s.visitIn(p)
+			p.run(`document.addEventListener('tokend:progress', (e) => { if (e.detail.state === '` + tt.state + `' && !window.once) { window.once = true; protection.reset(); } })`)
+			p.click("#go")
+			p.settled(1)
+			check(t, "reset", get[bool](p, `Boolean(window.once)`), true)
+			check(t, "requests", s.tokens("/orders"), tt.first)
+			check(t, "the message", p.text("[role=status]"), tt.says)
+			p.click("#go")
+			p.settled(2)
+			check(t, "requests, with another press", s.tokens("/orders"), tt.then)
+		})
+	}
+
+	t.Run("without an endpoint", func(t *testing.T) {
+		s := newShop(t, strings.Replace(simple, "<input", "{{field}}<input", 1), `{}`)
+		s.mux.Handle("POST /orders", s.says(nobody, made))
+		s.visitIn(p)
+		p.run(`window.stays = true; document.addEventListener('tokend:progress', (e) => { if (e.detail.state === 'lost') { protection.reset(); } })`)
+		p.click("#go")
+		p.settled(1)
+		check(t, "the page is the same", get[bool](p, `Boolean(window.stays)`), true)
+		check(t, "requests", s.tokens("/orders"), "a a")
+		check(t, "the message", p.text("[role=status]"), "Sent.")
+		p.leaves(".tokend-status button")
+		p.until(`window.protection`)
+		p.click("#go")
+		p.settled(1)
+		check(t, "requests", s.tokens("/orders"), "a a b")
+	})
 }
 
 // A page can do the showing itself.

@@ -71,6 +71,7 @@ async function change(to) {
 settings.addEventListener('change', async (event) => {
 	const { name, value } = event.target;
 	await change({ [name]: value });
+	forget();
 	guardForm();
 });
 
@@ -79,6 +80,8 @@ document.getElementById('clear').addEventListener('submit', async (event) => {
 	await fetch('/demo/clear', { method: 'POST' });
 	say.textContent = '';
 	last = null;
+	forget();
+	protection &&= protect(form, { endpoint: '/demo/token' }); // whose message goes, and whose token stays
 	await refreshed();
 });
 
@@ -133,28 +136,31 @@ form.addEventListener('submit', async (event) => {
 /** show says above the form what came of it, beside tokend.js's own message below it. */
 async function show(response, problem) {
 	const body = response && !problem ? await response.json().catch(() => ({})) : {};
-	for (const name of ['quantity']) {
-		const wrong = body.wrong?.[name] ?? '';
-		document.getElementById(name + '-wrong').textContent = wrong;
-		document.getElementById(name).toggleAttribute('aria-invalid', Boolean(wrong));
-		if (wrong) {
-			document.getElementById(name).setAttribute('aria-invalid', 'true');
-			document.getElementById(name).focus();
-		}
+	forget();
+	if (body.wrong?.quantity) {
+		const { quantity } = form.elements;
+		document.getElementById('quantity-wrong').textContent = body.wrong.quantity;
+		quantity.setAttribute('aria-invalid', 'true');
+		quantity.focus();
 	}
 	if (body.order) {
 		note('good', words.made + ' ' + body.order);
 	} else if (problem) {
 		note('warn', firstOf(problem.ref), problem.code, problem.next);
-	} else {
-		notice.replaceChildren();
 	}
+}
+
+/** forget takes away what is said of a submission, which would be taken for the next one's. */
+function forget() {
+	notice.replaceChildren();
+	document.getElementById('quantity-wrong').textContent = '';
+	form.elements.quantity.removeAttribute('aria-invalid');
 }
 
 /** firstOf says which order the submission called ref has made: how a service looks for its record. */
 function firstOf(ref) {
 	const made = ref && [...board.querySelectorAll('#line li')].find((li) => li.dataset.order !== '0' && li.textContent.includes(ref));
-	return made ? words['first.made'] + ' ' + made.dataset.order + '.' : '';
+	return made ? fill(words['first.made'], { order: made.dataset.order }) : '';
 }
 
 function note(tone, text, code, next) {
@@ -162,7 +168,7 @@ function note(tone, text, code, next) {
 	const fact = (value) => Object.assign(document.createElement('code'), { textContent: value });
 	p.className = 'notice ' + tone;
 	if (code) {
-		p.append(fact(code), ` · ${words.next}: `, fact(next), ' ');
+		p.append(fact(code), ' · ' + words.next, fact(next), text && ' · ');
 	}
 	p.append(text);
 	notice.replaceChildren(p);
@@ -289,6 +295,7 @@ document.getElementById('try').addEventListener('click', async (event) => {
 	button.setAttribute('aria-disabled', 'true');
 	document.body.toggleAttribute('data-busy', true);
 	say.textContent = fill(words.doing, { what });
+	forget();
 	const looking = setInterval(refresh, 250);
 	await refreshed();
 	const was = counts();

@@ -120,6 +120,12 @@ func TestWords(t *testing.T) {
 	if diff := cmp.Diff(only(en, zh), only(zh, en)); diff != "" {
 		t.Errorf("only in English, only in Chinese:\n%s", diff)
 	}
+	half := regexp.MustCompile(`\p{Han}[ ]?[,.:;!?]|[,.:;!?][ ]?\p{Han}`)
+	for key, text := range languages["zh"] {
+		if half.MatchString(text) {
+			t.Errorf("%s mixes punctuation of two widths: %q", key, text)
+		}
+	}
 	for _, step := range steps {
 		if languages["en"]["step."+step] == "" {
 			t.Errorf("the step %s has no words", step)

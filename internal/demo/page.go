@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"example.com/tokend/client/guard"
@@ -198,7 +199,7 @@ func (d *Demo) refused(w http.ResponseWriter, r *http.Request, no *guard.Refused
 		said.Text = text
 	}
 	if n := v.session.madeBy(no.Ref); n != 0 {
-		said.Text += " " + t.T("first.made") + " " + strconv.Itoa(n) + "."
+		said.Text += t.T("between") + strings.ReplaceAll(t.T("first.made"), "{order}", strconv.Itoa(n))
 	}
 	s, _, _ := read(r)
 	if !slices.Contains(items, s.Item) {
