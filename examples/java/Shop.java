@@ -22,6 +22,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.SecureRandom;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HexFormat;
@@ -117,7 +118,7 @@ public class Shop {
         // From here on nobody else is let in. If this process ends now, a repeat is told
         // claim_unfinished, and somebody looks whether the provider has the ref.
         payments.add(user, ref, amount); // a payment provider gets the ref as its idempotency key
-        var paid = new Page(201, "text/plain; charset=utf-8", "Paid " + amount + ", at " + System.nanoTime() + ".\n");
+        var paid = new Page(201, "text/plain; charset=utf-8", "Paid " + amount + ", at " + Instant.now() + ".\n");
         paid.headers.put("Location", "/payments/" + ref);
         var kept = call("PUT", claim + "/result", "{\"result\":{\"status\":201,\"headers\":" +
             json("Content-Type", paid.headers.get("Content-Type"), "Location", paid.headers.get("Location")) +

@@ -10,6 +10,7 @@ first one's answer, byte for byte.
 """
 
 import base64
+import datetime
 import hashlib
 import html
 import http.client
@@ -117,7 +118,7 @@ def create_payment(user, form):
     ref = got["ref"]
     payments.add(user, ref, amount)  # a payment provider gets ref as its idempotency key
     headers = {"Content-Type": "text/plain; charset=utf-8", "Location": "/payments/" + ref}
-    body = f"Paid {amount}, at {time.time()}.\n".encode()
+    body = f"Paid {amount}, at {datetime.datetime.now(datetime.timezone.utc).isoformat()}.\n".encode()
     result = {"status": 201, "headers": headers, "body": base64.b64encode(body).decode()}
     if call("PUT", claim + "/result", {"result": result}).get("state") != "completed":
         print("not kept for repeats:", ref, flush=True)  # paid all the same
