@@ -19,9 +19,13 @@
 // came out of the browser's history it does not: the token may be spent.
 //
 // The answer is given as a form's would be: a redirect is gone to (and so fetched once more),
-// HTML is shown in place of the page. Scripts of HTML shown so do not run; the form in it is
-// protected again. A redirect to another origin cannot be followed by fetch unless that lets
-// this page in: such a service answers JSON, and the page handles tokend:outcome.
+// HTML is shown in place of the page; the form in it is protected again. HTML shown so becomes
+// part of this page and its origin, so it is shown only where it comes from that origin: of any
+// other's there is a message alone. Its scripts and on… attributes do not run. Its
+// Content-Security-Policy joins the page's own, but for connect-src, which the next submission
+// needs; an answer that is to be sandboxed is not shown in place. A redirect to another origin
+// cannot be followed by fetch unless that lets this page in: such a service answers JSON, and
+// the page handles tokend:outcome.
 //
 // A refusal (application/problem+json) says by its next what is right:
 //
@@ -41,7 +45,8 @@
 //
 //	endpoint       where tokens are fetched by POST: guard's IssueHandler, or tokend's own
 //	               /v1/tokens. Without one the form's field is all there is, and the page has
-//	               to be loaded again for another submission.
+//	               to be loaded again for another submission. A relative one is resolved once,
+//	               when protect is called.
 //	purpose        what the token is for, where the endpoint wants to be told
 //	authorization  a bearer, or a function that returns one or a promise of one. It goes to
 //	               the endpoint, and with the form where that is of the endpoint's origin.
@@ -67,8 +72,8 @@
 //	tokend:shown     {protection}, on the form of HTML that was shown in place of the page
 //
 // protect returns {reset, stop}; called again for the same form it replaces what was there, and
-// keeps the token. reset drops the token, so that the next submission is another
-// one; stop lets go of the form.
+// keeps the token. reset drops the token, so that the next submission is another one; the one
+// under way goes on with its own token to its end. stop lets go of the form.
 
 const FIELD = 'tokend_token';
 const HEADER = 'Tokend-Token';
@@ -85,6 +90,7 @@ const texts = {
 		done: 'Sent.',
 		replayed: 'This was sent before. Here is the answer that it got.',
 		unanswered: 'There is no answer. You can send it again: it counts once.',
+		unsure: 'There is no answer. Please look what was done before you send it again.',
 		refused: 'This was not accepted ({status}). You can mend it and send it again.',
 		failed: 'Something went wrong on the other side ({status}).',
 		broken: 'Something went wrong in this page.',
@@ -103,6 +109,7 @@ const texts = {
 		done: '已提交。',
 		replayed: '此前已提交过，这是当时的结果。',
 		unanswered: '没有收到回应。可以再次提交：只会计一次。',
+		unsure: '没有收到回应。再次提交之前，请先查看是否已经办理。',
 		refused: '未被接受（{status}）。可以修改后再次提交。',
 		failed: '对方出现错误（{status}）。',
 		broken: '此页面出现错误。',
@@ -155,8 +162,8 @@ class Protection {
 	#options;
 	#words;
 	#field; // the hidden field; made when it is needed
-	#token = null; // {value, left()}; sent: it is what an intention is known by
-	#run = null; // the submission under way
+	#token = null; // of the next submission: {value, left()}; sent: it is what an intention is known by
+	#run = null; // the submission under way: {token}; forgotten: by a reset; over: it has its outcome
 	#pressed = null; // its button
 	#abort = null;
 	#strip = false; // the submission that the browser makes next is not POST
@@ -172,6 +179,10 @@ class Protection {
 		}
 		this.#form = form;
 		this.#options = { credentials: 'same-origin', timeout: 40, patience: 60, ...options };
+		if (this.#options.endpoint) {
+			// Once: what is shown later may have another base.
+			this.#options.endpoint = new URL(this.#options.endpoint, document.baseURI).href;
+		}
 		this.#field = form.querySelector(`input[name="${FIELD}"]`);
 		if (!this.#options.endpoint && !this.#field) {
 			throw new TypeError(`protect: an endpoint is required, or the field ${FIELD} in the form`);
@@ -198,6 +209,11 @@ class Protection {
 	/** reset drops the token: the next submission is another one, with a token of its own. */
 	reset() {
 		this.#drop();
+		if (this.#run && !this.#run.over) {
+			// It may have been carried out: a fresh token would have it carried out again.
+			this.#run.forgotten = true;
+			return;
+		}
 		this.#say('');
 		if (!this.#options.endpoint) {
 			location.reload();
@@ -233,7 +249,7 @@ class Protection {
 			this.#progress('held');
 			return;
 		}
-		const run = (this.#run = {});
+		const run = (this.#run = { token: null, forgotten: false, over: false });
 		this.#busy(true, event.submitter);
 		// What is sent is what stands in the form now, through all repeats.
 		this.#deliver(run, { ...sends, entries: entriesOf(this.#form, event.submitter) })
@@ -243,7 +259,7 @@ class Protection {
 				}
 				throw error;
 			})
-			.then((outcome) => run === this.#run && this.#settle(outcome))
+			.then((outcome) => run === this.#run && this.#settle(run, outcome))
 			.catch((error) => {
 				if (error !== GONE) {
 					this.#leave();
@@ -288,6 +304,7 @@ class Protection {
 				}
 			} else if (next === 'reissue' && !reissued && this.#options.endpoint) {
 				reissued = true;
+				run.token = null;
 				this.#drop();
 				this.#progress('reissued', answer);
 			} else if (next === 'wait' || next === 'retry') {
@@ -303,8 +320,9 @@ class Protection {
 	}
 
 	/** #settle shows how a submission ended, and says what becomes of its token. */
-	#settle(answer) {
+	#settle(run, answer) {
 		const { response, problem, replayed, next, status } = answer;
+		run.over = true;
 		const ok = Boolean(response?.ok);
 		const code = problem?.code;
 		const over = ok || (next === 'stop' && !settled.includes(code)) || next === 'reissue';
@@ -317,6 +335,10 @@ class Protection {
 		} else if (!key) {
 			key = next === 'reissue' ? 'expired' : status < 500 ? 'refused' : 'failed';
 		}
+		const open = key === 'unanswered' || next === 'wait' || next === 'retry'; // the same may be sent again
+		if (run.forgotten && open) {
+			key = 'unsure'; // what is sent next counts on its own
+		}
 		const message = this.#message(key, answer);
 		const detail = { ok, replayed: Boolean(replayed), response: response ?? null, problem: problem ?? null, message };
 		const shows = this.#dispatch('tokend:outcome', detail);
@@ -327,12 +349,12 @@ class Protection {
 		}
 		this.#leave();
 		if (place === 'html') {
-			show(answer.text, response.url, this.#form, this.#options);
+			show(answer.text, response, this.#form, this.#options);
 			return;
 		}
 		if (!shows) {
 			this.#say('');
-		} else if (key === 'reload' || (over && !ok && !this.#options.endpoint)) {
+		} else if (key === 'reload' || (((over && !ok) || run.forgotten) && !this.#options.endpoint)) {
 			this.#say(message, this.#words.again, () => location.reload());
 		} else if (next === 'verify' || settled.includes(code)) {
 			this.#say(message, this.#words.anew, () => this.reset());
@@ -367,23 +389,27 @@ class Protection {
 
 	// Tokens.
 
-	/** #ready returns the token of this intention. One that was sent is kept: it says what became of it. */
+	/** #ready returns the token of run. One that was sent is kept: it says what became of it. */
 	async #ready(run) {
-		if (this.#token && (this.#token.sent || this.#token.left() > this.#token.margin)) {
-			return this.#token;
+		const token = run.token ?? (run.forgotten ? null : this.#token);
+		if (token && (token.sent || token.left() > token.margin)) {
+			return (run.token = token);
 		}
 		if (!this.#options.endpoint) {
 			throw new Refused('reload');
 		}
 		this.#progress('fetching');
-		this.#take(await this.#fetch(run));
-		return this.#token;
+		run.token = await this.#fetch(run);
+		if (!run.forgotten) {
+			this.#take(run.token);
+		}
+		return run.token;
 	}
 
 	/** #fetch fetches a token. One whose reply is lost is nobody's, so another may be asked for. */
 	async #fetch(run) {
 		const { endpoint, purpose } = this.#options;
-		const url = new URL(endpoint, document.baseURI);
+		const url = new URL(endpoint);
 		const body = JSON.stringify(purpose ? { purpose } : {});
 		const patience = this.#patience();
 		let asked = false;
@@ -419,7 +445,7 @@ class Protection {
 
 	#known(url) {
 		const { endpoint } = this.#options;
-		return Boolean(endpoint) && new URL(endpoint, document.baseURI).origin === url.origin;
+		return Boolean(endpoint) && new URL(endpoint).origin === url.origin;
 	}
 
 	async #authorization(url, refused) {
@@ -547,8 +573,10 @@ class Protection {
 
 	/** #message is the page's own text, or the service's, or the script's. */
 	#message(key, { problem, status }) {
-		const own = problem?.code && this.#words[problem.code];
-		const said = typeof problem?.detail === 'string' && key !== 'expired' ? problem.detail : '';
+		const code = problem?.code;
+		const isKnown = key !== 'unsure' && typeof code === 'string' && Object.hasOwn(this.#words, code) && !Object.hasOwn(texts.en, code);
+		const own = isKnown ? this.#words[code] : '';
+		const said = typeof problem?.detail === 'string' && key !== 'expired' && key !== 'unsure' ? problem.detail : '';
 		return own || said || this.#fill(this.#words[key], { status });
 	}
 
@@ -702,8 +730,44 @@ function placeOf(response) {
 	if (response.redirected) {
 		return 'redirected';
 	}
-	const html = /^(text\/html|application\/xhtml\+xml)\b/i.test(response.headers.get('Content-Type') ?? '');
-	return html && !/^attachment\b/i.test(response.headers.get('Content-Disposition') ?? '') ? 'html' : '';
+	const says = (header) => response.headers.get(header) ?? '';
+	const html = /^(text\/html|application\/xhtml\+xml)\b/i.test(says('Content-Type')) && !/^attachment\b/i.test(says('Content-Disposition'));
+	// What is shown acts as this origin, with all that it may do.
+	const own = new URL(response.url).origin === self.origin && !policiesOf(response).some((p) => p.has('sandbox'));
+	return html && own ? 'html' : '';
+}
+
+/** policiesOf returns the answer's Content-Security-Policies: their directives by name. */
+function policiesOf(response) {
+	return (response.headers.get('Content-Security-Policy') ?? '').split(',').map((policy) => {
+		const directives = new Map();
+		for (const directive of policy.trim().split(/\s*;\s*/)) {
+			const name = directive.split(/\s/, 1)[0].toLowerCase();
+			if (name && !directives.has(name)) {
+				directives.set(name, directive); // of two the first one counts
+			}
+		}
+		return directives;
+	});
+}
+
+/** obey has the page obey the answer's policies, too, from here on. */
+function obey(response, hasBase) {
+	for (const directives of policiesOf(response)) {
+		// These hold in a header alone. So does what is reported, to whom the page itself reports.
+		['frame-ancestors', 'report-uri', 'report-to'].forEach((name) => directives.delete(name));
+		if (!hasBase) {
+			directives.delete('base-uri'); // the only base is the script's own
+		}
+		directives.delete('connect-src');
+		if (directives.has('default-src')) {
+			directives.set('connect-src', 'connect-src *');
+		}
+		if (directives.size) {
+			const content = [...directives.values()].join('; ');
+			document.head.append(Object.assign(document.createElement('meta'), { httpEquiv: 'Content-Security-Policy', content }));
+		}
+	}
 }
 
 function go(url) {
@@ -717,14 +781,22 @@ function go(url) {
 let shown = false; // something in place of the page that the browser loaded
 
 /** show puts an answer in place of the page. The address stays: loading it again is safe. */
-function show(html, url, form, options) {
+function show(html, response, form, options) {
+	const { url } = response;
 	const doc = new DOMParser().parseFromString(html, 'text/html');
-	if (!doc.querySelector('base') && new URL('.', url).href !== new URL('.', document.baseURI).href) {
+	for (const element of doc.querySelectorAll('*')) {
+		for (const name of element.getAttributeNames().filter((n) => /^on/i.test(n))) {
+			element.removeAttribute(name);
+		}
+	}
+	const hasBase = Boolean(doc.querySelector('base'));
+	if (!hasBase && new URL('.', url).href !== new URL('.', document.baseURI).href) {
 		doc.head.prepend(Object.assign(doc.createElement('base'), { href: url }));
 	}
 	doc.querySelectorAll('noscript').forEach((n) => n.remove()); // read as if there were no script
 	const index = [...document.forms].indexOf(form);
 	protections.get(form)?.stop();
+	obey(response, hasBase);
 	document.documentElement.replaceWith(doc.documentElement);
 	shown = true;
 	scrollTo(0, 0);

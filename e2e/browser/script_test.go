@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -353,7 +354,7 @@ func TestRelativeEndpoint(t *testing.T) {
 				p.click("#go")
 				within(t, "it is sent", func() bool { return len(s.sent("/sub/orders")) == n+1 })
 				p.shows("h1", "Made")
-				p.until(`events.filter((e) => e.type === 'shown').length === ` + string(rune('1'+n)))
+				p.until(`events.filter((e) => e.type === 'shown').length === ` + strconv.Itoa(n+1))
 			}
 			check(t, "requests", s.tokens("/sub/orders"), "a b c")
 			check(t, "tokens", len(s.sent("/token")), 3)
@@ -383,7 +384,7 @@ func TestPolicyOfAnswer(t *testing.T) {
 			"default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, strings.Replace(simple, "/orders", "/sub/orders", 1), `{ endpoint: 'token' }`)
+			s := newShop(t, strings.Replace(simple, "/orders", "/sub/orders", 1), `{ endpoint: '/token' }`)
 			policy := func(w http.ResponseWriter, policy string) {
 				if policy != "" {
 					w.Header().Set("Content-Security-Policy", policy)
@@ -393,7 +394,9 @@ func TestPolicyOfAnswer(t *testing.T) {
 				policy(w, tt.page)
 				s.page(w, r)
 			})
-			s.mux.HandleFunc("GET /pixel", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, "image/svg+xml", `<svg xmlns="http://www.w3.org/2000/svg"/>`) })
+			s.mux.HandleFunc("GET /pixel", func(w http.ResponseWriter, r *http.Request) {
+				answer(w, 200, "image/svg+xml", `<svg xmlns="http://www.w3.org/2000/svg"/>`)
+			})
 			s.mux.HandleFunc("POST /sub/orders", func(w http.ResponseWriter, r *http.Request) {
 				policy(w, tt.answer)
 				show(w, 200, strings.ReplaceAll(form, "%s", "Made"))
@@ -404,14 +407,14 @@ func TestPolicyOfAnswer(t *testing.T) {
 			p.until(`window.protection`)
 			for n := range 2 {
 				p.click("#go")
-				p.until(`events.filter((e) => e.type === 'outcome').length === ` + string(rune('1'+n)))
+				p.until(`events.filter((e) => e.type === 'outcome').length === ` + strconv.Itoa(n+1))
 				if !tt.shown {
 					p.settled(n + 1)
 					check(t, "the page", p.text("h1"), "Order")
 					check(t, "the message", p.text("[role=status]"), "Sent.")
 					continue
 				}
-				p.until(`events.filter((e) => e.type === 'shown').length === ` + string(rune('1'+n)))
+				p.until(`events.filter((e) => e.type === 'shown').length === ` + strconv.Itoa(n+1))
 				check(t, "the page", p.text("h1"), "Made")
 				if tt.answer != "" {
 					p.click("#link")
@@ -808,7 +811,6 @@ func TestResetUnderWay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShop(t, simple, tt.opts)
-			// Its own, as is usual: the handler of once uses the token up.
 			s.mux.Handle("POST /orders", s.says(tt.answers...))
 			s.visitIn(p)
 			p.run(`document.addEventListener('tokend:progress', (e) => { if (e.detail.state === '` + tt.state + `' && !window.once) { window.once = true; protection.reset(); } })`)
