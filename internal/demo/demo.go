@@ -114,8 +114,13 @@ func (d *Demo) routes() http.Handler {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// maxBody bounds what is read of a request. All that the page sends is far smaller, and what is
+// smaller than this is parsed in memory: a file that is uploaded is written nowhere.
+const maxBody = 64 << 10
+
 // ServeHTTP serves what is under [Path].
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy)
@@ -240,6 +245,14 @@ func (d *Demo) clear(w http.ResponseWriter, r *http.Request) {
 
 // change changes the session and goes back to the page, where its script is not there already.
 func (d *Demo) change(w http.ResponseWriter, r *http.Request, f func(*session) error) {
+	if err := r.ParseMultipartForm(maxBody); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, "that is no form of this page", status)
+		return
+	}
 	if s := visitOf(r).session; s != nil {
 		if err := f(s); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -207,6 +208,66 @@ func TestRefused(t *testing.T) {
 	if v.code != http.StatusUnauthorized {
 		t.Errorf("without a session: %d", v.code)
 	}
+}
+
+// What is sent is read to a bound, and written nowhere.
+func TestBodiesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	v := newVisitor(t, nil)
+	v.do("GET", "/demo/", nil)
+	token := v.token()
+	// As much as would go into a file, of text and of files; and all of a form that is short.
+	for name, tt := range map[string]struct {
+		part   string
+		size   int
+		status int
+	}{
+		"a long file":     {`name="x"; filename="x"`, 48 << 20, http.StatusRequestEntityTooLarge},
+		"a long field":    {`name="x"`, 48 << 20, http.StatusRequestEntityTooLarge},
+		"above the bound": {`name="x"; filename="x"`, maxBody, http.StatusRequestEntityTooLarge},
+		"below the bound": {`name="x"; filename="x"`, maxBody / 2, http.StatusOK},
+	} {
+		for path, fields := range map[string]string{
+			"settings": "--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nbob\r\n",
+			"crash":    "--b\r\nContent-Disposition: form-data; name=\"when\"\r\n\r\nbefore\r\n",
+			"clear":    "",
+			"orders":   "--b\r\nContent-Disposition: form-data; name=\"tokend_token\"\r\n\r\n" + token + "\r\n",
+		} {
+			body := io.MultiReader(strings.NewReader(fields+"--b\r\nContent-Disposition: form-data; "+tt.part+"\r\n\r\n"),
+				io.LimitReader(zeros{}, int64(tt.size)), strings.NewReader("\r\n--b--\r\n"))
+			req, err := http.NewRequest("POST", v.url+Path+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+			req.Header.Set("Accept", "text/html")
+			// The server may end the connection while it is still being sent to.
+			if resp, err := v.http.Do(req); err == nil {
+				resp.Body.Close()
+				if path != "orders" && resp.StatusCode != tt.status {
+					t.Errorf("%s to %s: %s, want %d", name, path, resp.Status, tt.status)
+				}
+			} else if tt.status == http.StatusOK {
+				t.Errorf("%s to %s: %v", name, path, err)
+			}
+			left, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range left {
+				t.Errorf("%s to %s leaves %s", name, path, f.Name())
+			}
+		}
+	}
+}
+
+// zeros is without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // A tokend that can do less than the page would like is enough.
