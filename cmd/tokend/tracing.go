@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -23,6 +25,7 @@ import (
 type tracing struct {
 	provider   *sdktrace.TracerProvider
 	propagator propagation.TextMapPropagator
+	end        sync.Once
 }
 
 // askForTraces are the variables of which one asks for traces. The libraries' own default is
@@ -51,7 +54,7 @@ func newTracing(ctx context.Context, getenv func(string) string, log *slog.Logge
 	}
 	// Spans that cannot be delivered are lost; the service goes on without.
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "error", err.Error()) }))
+	otel.SetErrorHandler(&traceFaults{log: log})
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, usagef("OTEL_ variables: %v", err)
@@ -66,9 +69,62 @@ func newTracing(ctx context.Context, getenv func(string) string, log *slog.Logge
 	}
 	return &tracing{
 		provider:   sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(from)),
-		propagator: autoprop.NewTextMapPropagator(),
+		propagator: traceOfCaller{autoprop.NewTextMapPropagator()},
 	}, nil
 }
+
+// traceFaults logs what is wrong with the traces: once a minute, or a collector that is down
+// has a line for each batch.
+type traceFaults struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	last  time.Time // of the latest line
+	since int       // faults after it
+}
+
+const traceFaultsEvery = time.Minute
+
+// Handle is called by the libraries.
+func (f *traceFaults) Handle(err error) {
+	f.mu.Lock()
+	now, n := time.Now(), f.since
+	if !f.last.IsZero() && now.Sub(f.last) < traceFaultsEvery {
+		f.since++
+		f.mu.Unlock()
+		return
+	}
+	f.last, f.since = now, 0
+	f.mu.Unlock()
+	f.log.Warn("traces", "error", err.Error(), "more_before", n)
+}
+
+// traceOfCaller reads which trace a caller is in, and nothing more of what it sends: a span
+// keeps the trace state until it is delivered, and nobody here reads baggage, of which the
+// libraries' complaints quote a piece.
+type traceOfCaller struct{ propagation.TextMapPropagator }
+
+func (p traceOfCaller) Extract(ctx context.Context, from propagation.TextMapCarrier) context.Context {
+	return p.TextMapPropagator.Extract(ctx, briefCarrier{from})
+}
+
+// maxTraceHeader is as much of a header about traces as is to be passed on (W3C Trace Context,
+// 3.3.1.5); there is none that is longer.
+const maxTraceHeader = 512
+
+// briefCarrier has no baggage, under whatever name, and no long headers.
+type briefCarrier struct{ propagation.TextMapCarrier }
+
+func (c briefCarrier) Get(name string) string {
+	value := c.TextMapCarrier.Get(name)
+	if strings.EqualFold(name, "baggage") || len(value) > maxTraceHeader {
+		return ""
+	}
+	return value
+}
+
+// Keys returns none: what is known by the beginning of its name is baggage.
+func (briefCarrier) Keys() []string { return nil }
 
 // tracer returns what makes spans, or nil.
 func (t *tracing) tracer() trace.Tracer {
@@ -86,13 +142,21 @@ func (t *tracing) ofCalls() *httpapi.Tracing {
 	return &httpapi.Tracing{Tracer: t.tracer(), Propagator: t.propagator}
 }
 
-// close delivers what is left, as long as ctx lasts.
+// deliverWithin bounds the last delivery: a collector that hangs is not to hold up the end.
+const deliverWithin = 5 * time.Second
+
+// close delivers what is left, the first time, as long as ctx lasts.
 func (t *tracing) close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	if err := t.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("the last traces were not delivered: %w", err)
-	}
-	return nil
+	var err error
+	t.end.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, deliverWithin)
+		defer cancel()
+		if err = t.provider.Shutdown(ctx); err != nil {
+			err = fmt.Errorf("the last traces were not delivered: %w", err)
+		}
+	})
+	return err
 }

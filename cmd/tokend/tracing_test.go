@@ -2,13 +2,23 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
+	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"example.com/tokend/httpapi/wire"
 )
@@ -192,4 +202,99 @@ func TestNoCollector(t *testing.T) {
 			t.Errorf("a line of another's: %s", line)
 		}
 	}
+}
+
+// TestHangingCollector ends in good time, although what takes the traces never answers.
+func TestHangingCollector(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it connects, and nobody accepts
+	environ := append(serveEnviron(testStore(t).URL(), "TOKEND_SHUTDOWN_TIMEOUT=10m"), setenv(t,
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://"+l.Addr().String(), "OTEL_EXPORTER_OTLP_TIMEOUT=600000", "OTEL_BSP_EXPORT_TIMEOUT=600000")...)
+	r := startCommand(t, environ, "serve")
+	callTraced(t, r, wire.PathTokens, `{"user":"alice"}`, "01")
+	if status := r.stop(); status != exitOK || !strings.Contains(r.stderr.String(), "the last traces were not delivered") {
+		t.Errorf("status %d: %s", status, r.stderr)
+	}
+}
+
+// TestTracesAreClosedOnce has the second close, which is for a service that never ran, wait for
+// nobody.
+func TestTracesAreClosedOnce(t *testing.T) {
+	tr, _ := tracingTo(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1")
+	_, span := tr.tracer().Start(t.Context(), "x")
+	span.End()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tr.close(over); err == nil {
+		t.Error("delivered to nobody")
+	}
+	if err := tr.close(over); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
+// tracingTo returns what the variables ask for, and its log.
+func tracingTo(t *testing.T, environ ...string) (*tracing, *output) {
+	t.Helper()
+	out := new(output)
+	p := &program{environ: setenv(t, environ...)}
+	tr, err := newTracing(t.Context(), p.getenv, slog.New(slog.NewJSONHandler(out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr, out
+}
+
+// TestCallersTrace takes the trace that a caller names, whatever else it sends, and says
+// nothing of that.
+func TestCallersTrace(t *testing.T) {
+	tr, out := tracingTo(t, "OTEL_TRACES_EXPORTER=otlp", "OTEL_PROPAGATORS=tracecontext,baggage,b3,b3multi,jaeger,ottrace,xray")
+	t.Cleanup(func() { tr.close(t.Context()) })
+	short := "vendor=" + strings.Repeat("s", 100)
+	long := "k0=" + strings.Repeat("s", 250) + ",k1=" + strings.Repeat("s", 250) + ",k2=" + strings.Repeat("s", 250)
+	bad := "k=v;=" + canary
+	for name, tt := range map[string]struct {
+		header http.Header
+		state  string
+	}{
+		"a state":           {http.Header{"Tracestate": {short}}, short},
+		"a long state":      {http.Header{"Tracestate": {long}}, ""},
+		"baggage":           {http.Header{"Baggage": {"k=" + canary}}, ""},
+		"bad baggage":       {http.Header{"Baggage": {bad}}, ""},
+		"more bad baggage":  {http.Header{"Baggage": {bad, strings.Repeat(",", 9000)}}, ""},
+		"others' baggage":   {http.Header{"Ot-Baggage-" + canary: {"\x00" + canary}, "Uberctx-" + canary: {canary}, "Jaeger-Baggage": {"k=" + canary}}, ""},
+		"others' that last": {http.Header{"Uber-Trace-Id": {strings.Repeat(canary, 9000)}, "B3": {strings.Repeat(canary, 9000)}, "X-Amzn-Trace-Id": {strings.Repeat(canary, 9000)}}, ""},
+	} {
+		tt.header.Set("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")
+		ctx := tr.ofCalls().Propagator.Extract(t.Context(), propagation.HeaderCarrier(tt.header))
+		got := trace.SpanContextFromContext(ctx)
+		if got.TraceID().String() != callersTrace || got.TraceState().String() != tt.state {
+			t.Errorf("%s: the trace %s with the state %q", name, got.TraceID(), got.TraceState())
+		}
+		if bag := baggage.FromContext(ctx); bag.Len() != 0 {
+			t.Errorf("%s: %d pieces of baggage", name, bag.Len())
+		}
+	}
+	if out.String() != "" {
+		t.Errorf("it says %s", out)
+	}
+}
+
+// TestTraceFaults logs what is wrong once a minute, and how often it was.
+func TestTraceFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		faults := &traceFaults{log: slog.New(slog.NewJSONHandler(&out, nil))}
+		for range 1000 {
+			faults.Handle(errors.New("refused"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		text := out.String()
+		if n := strings.Count(text, `"msg":"traces","error":"refused"`); n != 2 || !strings.Contains(text, `"more_before":599`) {
+			t.Errorf("%d lines:\n%s", n, text)
+		}
+	})
 }
