@@ -110,7 +110,7 @@ func loggedIn(*http.Request) string { return "alice" }
 func Example() {
 	forms, stop := newForms() // elsewhere: client.New("https://tokend.internal", …).Purpose("order.create")
 	defer stop()
-	page := template.Must(template.New("").Parse(`<form method="post" action="/orders">{{.}}<input name="item"></form>`))
+	page := template.Must(template.New("").Parse(`<!doctype html><title>Order</title><form method="post" action="/orders">{{.}}<input name="item"></form>`))
 	show := func(w http.ResponseWriter, r *http.Request) { page.Execute(w, guard.Field(r.Context())) }
 	create := func(w http.ResponseWriter, r *http.Request) {
 		if r.PostFormValue("item") == "" { // nothing is used up: the form again, with the token that it has
@@ -188,7 +188,7 @@ func ExampleGuard_Issue() {
 	g := guard.New(forms, guard.User(session))
 	mux := http.NewServeMux()
 	mux.Handle("GET /contact", withSession(g.Issue(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `<form method="post">%s</form>`, guard.Field(r.Context()))
+		fmt.Fprintf(w, `<!doctype html><title>Contact</title><form method="post">%s</form>`, guard.Field(r.Context()))
 	}))))
 	mux.Handle("POST /contact", g.Once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "sent") // nothing in it can be wrong

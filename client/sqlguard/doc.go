@@ -45,6 +45,9 @@
 //
 // # With guard and tokend
 //
+// The user and guard.Ref are the [ID]'s User and Key: they are the same in each sending of one
+// form, also where guard.FailOpen lets it through.
+//
 // With Once inside, a handler of guard.Replay need not call guard.Commit where all that it does
 // is in the one transaction: if its claim is lost, taken over or forgotten, the handler runs
 // again and the record answers. It does need Commit before an effect that the database does not
