@@ -65,7 +65,7 @@ examination made when it starts, and logs what is not ok.`,
 // everything is err.
 func unexamined(err error) error {
 	if said := redis.Error(nil); errors.As(err, &said) {
-		return fmt.Errorf("Redis lets nothing be asked: %s; mend: %s", plain(said), mendOf(said))
+		return fmt.Errorf("refused by Redis: %s; mend: %s", plain(said), mendOf(said))
 	}
 	return fmt.Errorf("no answer from Redis: %w", err)
 }
@@ -146,7 +146,7 @@ func examineOnce(ctx context.Context, cfg *config.Config, log *slog.Logger) {
 		}
 		if said := redis.Error(nil); errors.As(err, &said) && !redis.HasErrorPrefix(said, "LOADING") && said.Error() != before {
 			before = said.Error()
-			log.Warn("redis: it lets nothing be asked: "+plain(said), "mend", mendOf(said))
+			log.Warn("redis: it refuses every call: "+plain(said), "mend", mendOf(said))
 		} else {
 			log.Debug("redis cannot be examined yet", "cause", err.Error())
 		}

@@ -410,10 +410,10 @@ func TestDoctorFault(t *testing.T) {
 	const as = "tokend:" + redistest.Password + "@"
 	for _, tt := range []struct{ name, url, want string }{
 		{"away", "redis://" + closed, "no answer from Redis: dial tcp"},
-		{"no password", "redis://" + locked.Addr, "Redis lets nothing be asked: NOAUTH "},
-		{"wrong password", "redis://:" + canary + "@" + locked.Addr, "Redis lets nothing be asked: WRONGPASS "},
+		{"no password", "redis://" + locked.Addr, "refused by Redis: NOAUTH "},
+		{"wrong password", "redis://:" + canary + "@" + locked.Addr, "refused by Redis: WRONGPASS "},
 		{"wrong password", "redis://:" + canary + "@" + locked.Addr, "; mend: " + mendPassword},
-		{"no such database", "redis://" + plain.Addr + "/99", "Redis lets nothing be asked: ERR DB index is out of range; mend: name a database"},
+		{"no such database", "redis://" + plain.Addr + "/99", "refused by Redis: ERR DB index is out of range; mend: name a database"},
 		{"a database that may not be selected", "redis://" + as + plain.Addr + "/3", "; mend: the ACL user needs +select for a database other than 0"},
 	} {
 		got := runCommand(t, []string{"TOKEND_REDIS_URL=" + tt.url}, "", "doctor")
@@ -444,14 +444,14 @@ func TestServeIsLetIn(t *testing.T) {
 	s := redistest.Start(t)
 	s.AddUser("tokend")
 	r := startCommand(t, serveEnviron("redis://tokend:"+redistest.Password+"@"+s.Addr+"/3"), "serve")
-	warned := regexp.MustCompile(`"level":"WARN","msg":"redis: it lets nothing be asked: NOPERM [^"]*'select'[^"]*","mend":"the ACL user needs \+select `)
+	warned := regexp.MustCompile(`"level":"WARN","msg":"redis: it refuses every call: NOPERM [^"]*'select'[^"]*","mend":"the ACL user needs \+select `)
 	r.until("the warning is logged", func() bool { return warned.MatchString(r.stderr.String()) })
 	if status, _ := get(t, r.url+"/readyz"); status != 503 {
 		t.Errorf("readyz: %d", status)
 	}
 	s.AddUser("tokend", "+select")
 	r.until("it serves", func() bool { status, _ := get(t, r.url+"/readyz"); return status == 200 })
-	if log := r.stderr.String(); strings.Count(log, "lets nothing be asked") != 1 {
+	if log := r.stderr.String(); strings.Count(log, "refuses every call") != 1 {
 		t.Errorf("the warnings:\n%s", log)
 	}
 }
