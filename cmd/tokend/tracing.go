@@ -25,7 +25,6 @@ import (
 type tracing struct {
 	provider   *sdktrace.TracerProvider
 	propagator propagation.TextMapPropagator
-	end        sync.Once
 }
 
 // askForTraces are the variables of which one asks for traces. The libraries' own default is
@@ -145,18 +144,15 @@ func (t *tracing) ofCalls() *httpapi.Tracing {
 // deliverWithin bounds the last delivery: a collector that hangs is not to hold up the end.
 const deliverWithin = 5 * time.Second
 
-// close delivers what is left, the first time, as long as ctx lasts.
+// close delivers what is left, the first time, for some seconds and no longer than ctx lasts.
 func (t *tracing) close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	var err error
-	t.end.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, deliverWithin)
-		defer cancel()
-		if err = t.provider.Shutdown(ctx); err != nil {
-			err = fmt.Errorf("the last traces were not delivered: %w", err)
-		}
-	})
-	return err
+	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("the last traces were not delivered: %w", err)
+	}
+	return nil
 }

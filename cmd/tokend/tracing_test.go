@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -217,22 +216,6 @@ func TestHangingCollector(t *testing.T) {
 	callTraced(t, r, wire.PathTokens, `{"user":"alice"}`, "01")
 	if status := r.stop(); status != exitOK || !strings.Contains(r.stderr.String(), "the last traces were not delivered") {
 		t.Errorf("status %d: %s", status, r.stderr)
-	}
-}
-
-// TestTracesAreClosedOnce has the second close, which is for a service that never ran, wait for
-// nobody.
-func TestTracesAreClosedOnce(t *testing.T) {
-	tr, _ := tracingTo(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1")
-	_, span := tr.tracer().Start(t.Context(), "x")
-	span.End()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := tr.close(over); err == nil {
-		t.Error("delivered to nobody")
-	}
-	if err := tr.close(over); err != nil {
-		t.Errorf("the second time: %v", err)
 	}
 }
 
