@@ -146,7 +146,7 @@ func TestLostReply(t *testing.T) {
 		says   string
 	}{
 		"replay": {true, "This was sent before. Here is the answer that it got."},
-		"once":   {false, "this form was sent before"},
+		"once":   {false, "This form was sent before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t, simple, `{ endpoint: '/token' }`)
