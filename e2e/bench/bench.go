@@ -13,6 +13,7 @@ type bench struct {
 	span    time.Duration // of a turn
 	callers []int
 	rates   []int
+	keys    int // that Redis holds from the start
 
 	dir     string
 	tokend  string  // the program
@@ -29,6 +30,9 @@ func (b *bench) run(parts []string) (err error) {
 	defer os.RemoveAll(b.dir)
 	defer b.stopAll()
 	if b.redis, err = b.startRedis(); err != nil {
+		return err
+	}
+	if err := b.fill(); err != nil {
 		return err
 	}
 	for _, part := range []struct {

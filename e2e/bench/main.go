@@ -44,6 +44,7 @@ func main() {
 	span := flag.Duration("span", 2*time.Second, "how long a turn lasts")
 	callers := flag.String("callers", "1,16,64,256", "how many callers at once, comma-separated")
 	rates := flag.String("rates", "1000,5000,20000", "calls a second in open loops, comma-separated")
+	keys := flag.Int("keys", 1_200_000, "keys that Redis holds from the start; above a power of two, so that its tables do not grow meanwhile")
 	only := flag.String("only", strings.Join(partNames, ","), "the parts to run, comma-separated")
 	serve := flag.String("serve", "", "be a contestant's server, and nothing else: hello, idempotency, consume or a way to Redis (plain, batcher, auto …)")
 	listen := flag.String("listen", "", "where that server listens")
@@ -60,7 +61,7 @@ func main() {
 		}
 	}
 	debug.SetGCPercent(400) // the load shares the machine with what it measures
-	b := &bench{rounds: *rounds, span: *span, callers: numbers("callers", *callers), rates: numbers("rates", *rates)}
+	b := &bench{rounds: *rounds, span: *span, callers: numbers("callers", *callers), rates: numbers("rates", *rates), keys: *keys}
 	fatal(b.run(parts))
 }
 
