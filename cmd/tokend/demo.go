@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -32,15 +34,46 @@ func addDemo(s *service, cfg *config.Config, serviceKey string) (*demo.Demo, err
 	if err != nil {
 		return nil, err
 	}
-	api := s.public.server.Handler
+	api, shown := s.public.server.Handler, s.public.atHome(page)
 	s.public.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, demo.Path) {
-			page.ServeHTTP(w, r)
+			shown.ServeHTTP(w, r)
 			return
 		}
 		api.ServeHTTP(w, r)
 	})
+	if s.admin != nil {
+		s.admin.server.Handler = s.admin.atHome(s.admin.server.Handler)
+	}
 	return page, nil
+}
+
+// atHome has h serve, where only this machine can reach l, only what was asked for by this
+// machine's own name or an address. Any site can have its name lead here after its page was
+// loaded: to the browser what answers is that site's own then, for its scripts to read.
+func (l *listener) atHome(h http.Handler) http.Handler {
+	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isHome(r.Host) {
+			http.Error(w, "this is served at localhost, 127.0.0.1 and [::1] only", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isHome tells whether host, which may have a port, is localhost or an address.
+func isHome(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return ip.Zone() == ""
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") // RFC 6761: of this machine
 }
 
 // devService is how a service calls tokend dev: by the key that was made up, or where others

@@ -3,8 +3,10 @@ package main
 import (
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +16,49 @@ import (
 
 	"example.com/tokend/internal/demo"
 )
+
+// Nobody has its own name lead to what only this machine can reach.
+func TestDevIsAtHome(t *testing.T) {
+	r := startCommand(t, nil, "dev")
+	_, port, _ := strings.Cut(strings.TrimPrefix(r.url, "http://"), ":")
+	_, adminPort, _ := strings.Cut(strings.TrimPrefix(r.adminURL, "http://"), ":")
+	for host, want := range map[string]int{
+		"127.0.0.1:" + port: 200, "localhost:" + port: 200, "LocalHost": 200, "localhost.": 200, "demo.localhost:1": 200, "[::1]:" + port: 200, "[::1]": 200, "192.0.2.1": 200,
+		"evil.example": 421, "evil.example:" + port: 421, "localhost.evil.example": 421, "127.0.0.1.evil.example:" + port: 421, "notlocalhost": 421, "127.1": 421, "0x7f000001": 421,
+	} {
+		for _, at := range []string{r.url + demo.Path, r.url + demo.Path + "demo.js", r.adminURL + "/metrics"} {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", at, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = strings.Replace(host, ":"+port, ":"+adminPort, 1)
+			if strings.HasPrefix(at, r.url) {
+				req.Host = host
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want || want != http.StatusOK && len(resp.Cookies()) > 0 {
+				t.Errorf("%s for %s: %s", at, req.Host, resp.Status)
+			}
+		}
+	}
+	// Where it is open to others, it has names that it does not know.
+	open := &listener{Listener: fakeListener{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}}}
+	w := httptest.NewRecorder()
+	open.atHome(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "http://shop.example/", nil))
+	if w.Code != http.StatusNotFound {
+		t.Errorf("open to others: %d", w.Code)
+	}
+}
+
+type fakeListener struct{ addr net.Addr }
+
+func (fakeListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (fakeListener) Close() error              { return nil }
+func (f fakeListener) Addr() net.Addr          { return f.addr }
 
 // The demo page is there and takes an order, however tokend dev is set up.
 func TestDevDemo(t *testing.T) {
