@@ -79,6 +79,13 @@ func TestShop(t *testing.T) {
 	}
 }
 
+// TestGoShop runs the program that the README's form service is the heart of; what it does with
+// each answer is its own test's.
+func TestGoShop(t *testing.T) {
+	t.Parallel()
+	start(t, []string{"go", "run", "./go"}).sentAtOnce(t)
+}
+
 // shop is a running example and what it depends on.
 type shop struct {
 	url    string
@@ -256,7 +263,7 @@ type page struct {
 
 // token returns the one that the page's form holds.
 func (p page) token() string {
-	m := regexp.MustCompile(`name="tokend_token" value="(ott_[A-Za-z0-9_-]+)"`).FindStringSubmatch(p.body)
+	m := regexp.MustCompile(`name="tokend_token" autocomplete="off" value="(ott_[A-Za-z0-9_-]+)"`).FindStringSubmatch(p.body)
 	if m == nil {
 		return ""
 	}
@@ -281,6 +288,7 @@ func (s *shop) as(t *testing.T, user, path string, form url.Values) page {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "text/html")
 	r.Header.Set("X-User", user)
 	resp, err := browser.Do(r)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,18 +36,24 @@ func main() {
 	log.Fatal(http.Serve(l, site(s)))
 }
 
-// site returns s, and a page for each order.
+// site returns s, with a page for each order and one of all of the user's.
 func site(s *shop) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /orders/new", s)
 	mux.Handle("POST /orders", s)
+	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8") // whatever the items look like
+		for _, row := range s.orders.of(sessionUser(r)) {
+			fmt.Fprintln(w, row)
+		}
+	})
 	mux.HandleFunc("GET /orders/{ref}", func(w http.ResponseWriter, r *http.Request) {
 		item, ok := s.orders.find(sessionUser(r), r.PathValue("ref"))
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8") // whatever the item looks like
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprintf(w, "Order %s: %s\n", r.PathValue("ref"), item)
 	})
 	return mux
@@ -148,6 +155,19 @@ func (o *orders) find(user, ref string) (item string, ok bool) {
 	defer o.mu.Unlock()
 	item, ok = o.rows[[2]string{user, ref}]
 	return item, ok
+}
+
+// of returns the user's orders: "ref item".
+func (o *orders) of(user string) (rows []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, item := range o.rows {
+		if key[0] == user {
+			rows = append(rows, key[1]+" "+item)
+		}
+	}
+	slices.Sort(rows)
+	return rows
 }
 
 func (o *orders) has(user, ref string) bool {

@@ -147,7 +147,7 @@ public class Shop {
         var page = new Page(status, "text/html; charset=utf-8", """
             <!doctype html><meta charset="utf-8"><title>%1$s</title><p>%2$s</p>
             <form method="post" action="/%1$s">
-            <input type="hidden" name="tokend_token" value="%3$s" autocomplete="off">
+            <input type="hidden" name="tokend_token" autocomplete="off" value="%3$s">
             <label>%4$s <input name="%4$s"></label> <button>Send</button>
             </form>
             """.formatted(what, message, escaped, order ? "item" : "amount"));

@@ -115,7 +115,7 @@ async function showForm(user, what, status = 200, message = '', token = undefine
   const escaped = token.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
   const body = `<!doctype html><meta charset="utf-8"><title>${what}</title><p>${message}</p>
 <form method="post" action="/${what}">
-<input type="hidden" name="tokend_token" value="${escaped}" autocomplete="off">
+<input type="hidden" name="tokend_token" autocomplete="off" value="${escaped}">
 <label>${FIELDS[what]} <input name="${FIELDS[what]}"></label> <button>Send</button>
 </form>
 `;

@@ -143,7 +143,7 @@ def show_form(user, what, status=200, message="", token=None):
         token = got["token"]
     page = f"""<!doctype html><meta charset="utf-8"><title>{what}</title><p>{message}</p>
 <form method="post" action="/{what}">
-<input type="hidden" name="tokend_token" value="{html.escape(token)}" autocomplete="off">
+<input type="hidden" name="tokend_token" autocomplete="off" value="{html.escape(token)}">
 <label>{FIELDS[what]} <input name="{FIELDS[what]}"></label> <button>Send</button>
 </form>
 """
