@@ -108,6 +108,9 @@ func TestCompose(t *testing.T) {
 	if port := ":" + dockerfile(t, "EXPOSE"); cfg.Listen != port || !strings.HasSuffix(tokend.Ports[0], port) {
 		t.Errorf("the image serves %s, tokend is told %s and published as %s", port, cfg.Listen, tokend.Ports)
 	}
+	if tokend.Environment["GOMEMLIMIT"] != "200MiB" || tokend.MemLimit != "256m" {
+		t.Errorf("GOMEMLIMIT %q must stand somewhat below the limit %s", tokend.Environment["GOMEMLIMIT"], tokend.MemLimit)
+	}
 	if !tokend.ReadOnly || !slices.Contains(tokend.Networks, "front") || !slices.Contains(tokend.Networks, "store") {
 		t.Error("tokend can write into its image, or is not where its callers and Redis are")
 	}

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,6 +22,9 @@ type envoy struct {
 }
 
 type connectionManager struct {
+	CommonHTTPProtocolOptions struct {
+		HeadersWithUnderscoresAction string `yaml:"headers_with_underscores_action"`
+	} `yaml:"common_http_protocol_options"`
 	RouteConfig struct {
 		RequestHeadersToRemove []string `yaml:"request_headers_to_remove"`
 	} `yaml:"route_config"`
@@ -101,6 +105,10 @@ func (s *site) envoy() {
 		s.t.Fatalf("ext_authz is %+v", authz)
 	}
 	s.before(func(r *http.Request) *http.Response {
+		if manager.CommonHTTPProtocolOptions.HeadersWithUnderscoresAction == "DROP_HEADER" {
+			maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return strings.Contains(name, "_") })
+		}
+		r.Header.Del("Connection") // Envoy's connection to the service is its own
 		mutation.mutate(r)
 		if refusal := authz.ask(s.tokend.URL, r); refusal != nil {
 			return refusal
