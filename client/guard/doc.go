@@ -74,13 +74,14 @@
 // # What is refused
 //
 // A request that is not handed on gets a problem (application/problem+json) with a code and
-// a next, or where its sender takes HTML the service's own [Page], or the service's own [Problem]. The codes are tokend's;
-// [CodeTokenMissing] is that of a form without its token. Its request_id, and the answer's
-// X-Request-Id, is that of tokend's log where tokend refused, and else the request's own. Next is what the sender can do, and never tokend's retry, which
-// is meant for tokend's own callers: "reissue" (nothing was done: the form again, with a
-// fresh token), "wait" (the same again, after Retry-After), "verify" (nobody can tell: look
-// first), "fix" (the request is wrong), "stop" (not again: token_used, or the token is no
-// good, and this submission did nothing).
+// a next, or where its sender takes HTML the service's own [Page], or the service's own
+// [Problem]. The codes are tokend's; [CodeTokenMissing] is that of a form without its token. Its
+// request_id, and the answer's X-Request-Id, is that of tokend's log where tokend refused, and
+// else the request's own. Next is what the sender can do, and never tokend's retry, which is
+// meant for tokend's own callers: "reissue" (nothing was done: the form again, with a fresh
+// token), "wait" (the same again, after Retry-After), "verify" (nobody can tell: look first),
+// "fix" (the request is wrong), "stop" (not again: token_used, or the token is no good, and
+// this submission did nothing).
 //
 // A tokend that cannot be reached is a 503, and the handler does not run; [FailOpen] alone
 // changes that, and [Ref] is unchecked then. A consume that was given up after faults is outcome_unknown.
