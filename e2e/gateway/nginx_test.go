@@ -251,6 +251,35 @@ func TestNginxAsksTwice(t *testing.T) {
 	s.stopped(s.send("POST", "/orders", header), 409, "token_used", "stop")
 }
 
+// TestNginxLosesBody holds what docs/gateways.md says of bodies that nginx refuses after it has
+// asked: nothing comes through, and the token is used up.
+func TestNginxLosesBody(t *testing.T) {
+	s := newSite(t, ofNginx...)
+	s.nginx(nil)
+	for name, body := range map[string]string{
+		"too long":  "200000\r\n" + strings.Repeat("x", 2<<20) + "\r\n0\r\n\r\n", // twice what nginx takes
+		"malformed": "nonsense\r\n",
+		"cut off":   "5\r\nhel",
+	} {
+		tok := s.token("alice")
+		c, err := net.Dial("tcp", host(s.url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /orders HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nTokend-Token: %s\r\nTransfer-Encoding: chunked\r\n\r\n", s.host, userJWT(t, "alice"), tok.Value)
+		io.WriteString(c, body) // nginx may have refused it by now
+		err = topology.Until("the token is used up", func() bool {
+			st, err := s.forms.Status(t.Context(), "alice", tok.Value)
+			return err == nil && st.State == client.StateUsed
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close() // where it is cut off, in the middle of the body
+		s.stopped(s.send("POST", "/orders", headers("Tokend-Token", tok.Value)), 409, "token_used", "stop")
+	}
+}
+
 // TestNginxUserHeader has nginx say who the user is: here by name and password.
 func TestNginxUserHeader(t *testing.T) {
 	s := newSite(t, append(ofNginx, "GATEWAY_USER_HEADER=Tokend-User")...)
