@@ -23,9 +23,10 @@
 // part of this page and its origin, so it is shown only where it comes from that origin: of any
 // other's there is a message alone. Its scripts and on… attributes do not run. Its
 // Content-Security-Policy joins the page's own, but for connect-src, which the next submission
-// needs; an answer that is to be sandboxed is not shown in place. A redirect to another origin
-// cannot be followed by fetch unless that lets this page in: such a service answers JSON, and
-// the page handles tokend:outcome.
+// needs; an answer that is to be sandboxed is not shown in place. Relative addresses in it hold by
+// a base element, unless the page's own base-uri forbids one. A redirect to another origin cannot
+// be followed by fetch unless that lets this page in: such a service answers JSON, and the page
+// handles tokend:outcome.
 //
 // A refusal (application/problem+json) says by its next what is right:
 //
