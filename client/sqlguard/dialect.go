@@ -106,12 +106,16 @@ func (d Dialect) ago() string {
 	}
 }
 
-// share ends a SELECT that reads what is committed now, and not what was when a snapshot was
+// current ends a SELECT that reads what is committed now, and not what was when a snapshot was
 // taken: at MySQL's REPEATABLE READ a plain one sees no row that has come since.
-func (d Dialect) share() string {
+//
+// What is read may be updated next. Two that share a row would then be in each other's way, and
+// PostgreSQL takes a second to notice; MySQL's refused insert shares it already, and it notices
+// at once.
+func (d Dialect) current() string {
 	switch d {
 	case PostgreSQL:
-		return " FOR SHARE"
+		return " FOR NO KEY UPDATE"
 	case MySQL:
 		return " LOCK IN SHARE MODE" // which MariaDB knows too
 	default:

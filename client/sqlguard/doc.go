@@ -22,7 +22,7 @@
 //
 // Of two at the same moment the second waits for the first's transaction, as the database has
 // it wait for a row that is being written, and then gets the result. Where that takes longer
-// than the database's lock timeout it is [ErrInProgress].
+// than the database's lock timeout, or than any statement may take, it is [ErrInProgress].
 //
 // Who won is told by a nonce in the row, which is read back under a lock. The number of
 // affected rows is not asked: with clientFoundRows a duplicate counts as one. Scope, user and
@@ -38,7 +38,11 @@
 //
 // A work returns each error of its statements, wrapped or not. MySQL and SQLite roll back a whole
 // transaction for some of them, and what came after would be on its own: the [Tx] of Run refuses
-// further statements then.
+// further statements then. It does not see the errors of a statement that was prepared, nor those
+// that Rows has come to (rows.Err): with these swallowed, what follows is on its own, and stays,
+// though Once's record does not. The same holds for SQLite's INSERT OR ROLLBACK, which is not to
+// be used in a work. PostgreSQL refuses by itself: Run gives a transaction back that an error of
+// Tx has aborted, and what only a prepared statement has heard comes out as ErrCommitUnknown.
 //
 // A commit without an answer is [ErrCommitUnknown]. Run does not go on then, as it would do the
 // work twice if the first commit was carried out. Do does: its record tells.

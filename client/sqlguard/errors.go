@@ -15,6 +15,12 @@ var (
 	// same request later gets its result.
 	ErrInProgress = errors.New("sqlguard: the same request is being worked on")
 
+	// ErrNoResult: a record is there whose work has no result, and nobody is at work: a
+	// transaction was committed though its work had failed, or in the midst of it (by a CREATE
+	// TABLE in MySQL, say). Or this Once stands within the work of the same ID. What the work
+	// has done may be there or not: somebody has to look, and to delete the record.
+	ErrNoResult = errors.New("sqlguard: the record of the request has no result, and nobody is at work")
+
 	// ErrRetryTransaction: the database has given this transaction up, or would not let it in.
 	// Nothing was done; roll it back and run all of it again.
 	ErrRetryTransaction = errors.New("sqlguard: the whole transaction must be run again")
@@ -92,6 +98,8 @@ func mysqlClass(number int) Class {
 		return ClassLocked
 	case 1062, 1586:
 		return ClassUnique
+	case 1206: // no room for more locks
+		return ClassOver
 	}
 	return ClassOther
 }

@@ -98,7 +98,15 @@ func TestSpelt(t *testing.T) {
 		{"1/2", "0.5", false},
 		{"abc", []byte("abc"), true},
 		{"1", true, true},
-		{int64(7), "7", true}, // the database has compared them
+		{int64(7), "7", true},
+		{int64(7), " 7.0", true},
+		{int64(7), 7.0, true},
+		{int64(12), "12xyz", false}, // which MySQL takes for the same
+		{int64(0), "xyz", false},
+		{int64(0), []byte("xyz"), false},
+		{uint64(1<<63 + 1), "9223372036854775809", true},
+		{uint64(1<<63 + 1), "9223372036854775808", false},
+		{7.5, "7.5x", true}, // the database has compared them
 		{nil, "x", true},
 		{"x", nil, true},
 		{"", "", true},
@@ -203,6 +211,8 @@ func TestGraph(t *testing.T) {
 		"an empty state":    {way("x", "", "A")},
 		"case alone":        {way("x", "paid", "NEW"), way("y", "PAID", "paying")},
 		"a space at an end": {way("x", "PAID ", "NEW")},
+		"beyond ASCII":      {way("x", "résumé", "resume")},
+		"a control":         {way("x", "PAID\x00", "NEW")},
 	} {
 		bad := right
 		bad.Transitions = ways
@@ -214,6 +224,32 @@ func TestGraph(t *testing.T) {
 		if _, err := g.States(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// What the caller does to a graph afterwards changes nothing.
+func TestGraphIsCopied(t *testing.T) {
+	t.Parallel()
+	_, _, g := newFake(t, MySQL)
+	ways := []Transition{{"pay", []string{"NEW"}, "PAID"}}
+	s, err := g.States(Graph{Table: "orders", ID: "id", State: "state", Transitions: ways})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways[0].From[0] = "PAID"
+	ways[0].To = "NEW"
+	if !s.edge("NEW", "PAID") || s.edge("PAID", "NEW") {
+		t.Error("the graph was changed from outside")
+	}
+}
+
+// Two tables whose long names begin alike have an index of their own each.
+func TestIndexName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 60)
+	one, two := indexName(long+"_1"), indexName(long+"_2")
+	if one == two || len(one) > nameLimit || indexName("records") != "records_created_at" {
+		t.Errorf("%s and %s", one, two)
 	}
 }
 

@@ -61,8 +61,11 @@ func Digest(parts ...string) string {
 // bytes, from [Digest] say) is [ErrReused].
 //
 // It is the first statement of tx; where tx is of Run and it is not, it is [ErrNotFirst]. All
-// that work does is done in tx. If work fails, or Once does, tx must be rolled back: with Run
-// it is, even where the error is swallowed. A panic of work goes through.
+// that work does is done in tx. If work fails or panics, or Once does, tx must be rolled back:
+// with Run it is, even where the error is swallowed and the panic recovered. ErrReused and
+// [ErrNoResult] leave tx as it was.
+//
+// work must not commit, nor do what commits: a CREATE TABLE in MySQL, say.
 func (g *Guard) Once(ctx context.Context, tx Tx, id ID, digest string, work func(context.Context) ([]byte, error)) (Answer, error) {
 	if err := checkTx(tx); err != nil {
 		return Answer{}, err
@@ -73,27 +76,35 @@ func (g *Guard) Once(ctx context.Context, tx Tx, id ID, digest string, work func
 	if len(digest) < 1 || len(digest) > DigestMax {
 		return Answer{}, fmt.Errorf("sqlguard: a digest must have 1 to %d bytes", DigestMax)
 	}
-	own, ours := tx.(*transaction)
-	if ours && !own.first() {
+	if own, ours := tx.(*transaction); ours && !own.first() {
 		return Answer{}, ErrNotFirst
 	}
-	answer, won, err := g.register(ctx, tx, id, digest)
-	if err != nil || !won.is {
+	// A record without a result must not be committed, whoever swallows an error or a panic.
+	err, settled := errUnfinished, false
+	defer func() {
+		if !settled {
+			fail(tx, err)
+		}
+	}()
+	answer, won, registered := g.register(ctx, tx, id, digest)
+	if registered != nil || !won.is {
+		settled = registered == nil || errors.Is(registered, ErrReused) || errors.Is(registered, ErrNoResult)
+		err = registered
 		return answer, err
 	}
-	result, err := work(ctx)
-	if err == nil {
-		err = g.keep(ctx, tx, id, won.nonce, result)
+	result, failed := work(ctx)
+	if failed == nil {
+		failed = g.keep(ctx, tx, id, won.nonce, result)
 	}
-	if err != nil {
-		err = g.told(err)
-		if ours {
-			own.fail(err) // a record without a result must not be committed
-		}
+	if failed != nil {
+		err = g.told(failed)
 		return Answer{}, err
 	}
+	settled = true
 	return Answer{Result: result}, nil
 }
+
+var errUnfinished = errors.New("sqlguard: the work of Once has not come to its end")
 
 // winner is whether this transaction's record is the one, and by which nonce it is told.
 type winner struct {
@@ -119,31 +130,49 @@ func (g *Guard) register(ctx context.Context, tx Tx, id ID, digest string) (Answ
 	}
 	args := append(id.args(), []byte(digest), statusProcessing, nonce)
 	if _, err := tx.ExecContext(ctx, g.dialect.bind(insert), args...); err != nil {
-		return Answer{}, winner{}, g.waited(err)
+		return Answer{}, winner{}, g.waited(ctx, err)
 	}
-	r, err := g.read(ctx, tx, id, g.dialect.share())
+	r, err := g.read(ctx, tx, id, g.dialect.current())
 	switch {
 	case errors.Is(err, ErrNoRow): // it has been purged since
 		return Answer{}, winner{}, fmt.Errorf("%w: the record has just been deleted", ErrRetryTransaction)
 	case err != nil:
-		return Answer{}, winner{}, g.waited(err)
+		return Answer{}, winner{}, g.waited(ctx, err)
 	case bytes.Equal(r.nonce, nonce):
 		return Answer{}, winner{true, nonce}, nil
 	case r.Digest != digest:
 		return Answer{}, winner{}, ErrReused
-	case !r.Done: // its own transaction, further out; or somebody has committed after a failure
-		return Answer{}, winner{}, ErrInProgress
+	case !r.Done: // whoever is at work has it locked
+		return Answer{}, winner{}, ErrNoResult
 	}
 	return Answer{Result: r.Result, Replayed: true}, winner{}, nil
 }
 
 // waited is told for a statement that has waited for another's record: where that took too
 // long, the other is at work.
-func (g *Guard) waited(err error) error {
-	if g.classify(err) == ClassLocked && g.dialect != SQLite { // whose lock is the whole database's
+func (g *Guard) waited(ctx context.Context, err error) error {
+	switch {
+	case g.dialect == SQLite: // whose lock is the whole database's
+		return g.told(err)
+	case g.classify(err) == ClassLocked:
 		return fmt.Errorf("%w: %w", ErrInProgress, g.told(err))
+	case ctx.Err() == nil && g.timedOut(err):
+		return fmt.Errorf("%w: %w: %w", ErrInProgress, ErrRetryTransaction, err)
 	}
 	return g.told(err)
+}
+
+// timedOut tells whether a statement has taken longer than the database lets any take.
+func (g *Guard) timedOut(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() == "57014" {
+		return true
+	}
+	if g.dialect != MySQL || g.set.code == nil {
+		return false
+	}
+	number := g.set.code(err)
+	return number == 1969 || number == 3024 // MariaDB's, MySQL's
 }
 
 // keep writes result into this transaction's record.

@@ -21,7 +21,11 @@ func (g *Guard) Purge(ctx context.Context, db *sql.DB, age time.Duration, scopes
 	if age < time.Second {
 		return 0, errors.New("sqlguard: Purge: the age must be at least a second")
 	}
-	args := []any{int64((age + time.Second - 1) / time.Second)}
+	seconds := int64(age / time.Second)
+	if age%time.Second > 0 {
+		seconds++
+	}
+	args := []any{seconds}
 	old := "created_at < " + g.dialect.ago()
 	if len(scopes) > 0 {
 		old += " AND scope IN (?" + strings.Repeat(", ?", len(scopes)-1) + ")"
@@ -29,11 +33,14 @@ func (g *Guard) Purge(ctx context.Context, db *sql.DB, age time.Duration, scopes
 			args = append(args, []byte(s))
 		}
 	}
+	outer := args
 	args = append(args, g.set.batch)
 	var statement string
 	switch oldest := " WHERE " + old + " ORDER BY created_at LIMIT ?"; g.dialect {
 	case PostgreSQL:
-		statement = "DELETE FROM " + g.table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + g.table + oldest + " FOR UPDATE SKIP LOCKED))"
+		// In a table that is partitioned, a ctid is that of a row in each partition.
+		statement = "DELETE FROM " + g.table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + g.table + oldest + " FOR UPDATE SKIP LOCKED)) AND " + old
+		args = append(args, outer...)
 	case MySQL:
 		statement = "DELETE FROM " + g.table + oldest
 	default:

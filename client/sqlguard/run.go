@@ -24,15 +24,29 @@ func (g *Guard) Run(ctx context.Context, db *sql.DB, work func(ctx context.Conte
 }
 
 // Do is [Guard.Once] in a transaction of its own, as Run would run it. A commit without an
-// answer is run again too: whether it was carried out, the record tells.
+// answer is run again too: whether it was carried out, the record tells. Where the record cannot
+// be asked any more it is [ErrCommitUnknown], whatever the last try came to.
 func (g *Guard) Do(ctx context.Context, db *sql.DB, id ID, digest string, work func(ctx context.Context, tx Tx) ([]byte, error), opts ...Option) (Answer, error) {
 	var answer Answer
+	var unknown error // of a commit that no record has told of since
 	err := g.run(ctx, db, func(ctx context.Context, tx Tx) (err error) {
-		answer, err = g.Once(ctx, tx, id, digest, func(ctx context.Context) ([]byte, error) { return work(ctx, tx) })
+		answer, err = g.Once(ctx, tx, id, digest, func(ctx context.Context) ([]byte, error) {
+			unknown = nil // there was no record
+			return work(ctx, tx)
+		})
+		if err == nil || errors.Is(err, ErrReused) || errors.Is(err, ErrNoResult) {
+			unknown = nil
+		}
 		return err
 	}, opts, func(err error) bool {
+		if errors.Is(err, ErrCommitUnknown) {
+			unknown = err
+		}
 		return errors.Is(err, ErrRetryTransaction) || errors.Is(err, ErrCommitUnknown)
 	})
+	if err != nil && unknown != nil && !errors.Is(err, ErrCommitUnknown) {
+		err = fmt.Errorf("%w; then %w", unknown, err)
+	}
 	if err != nil {
 		return Answer{}, err
 	}

@@ -131,6 +131,40 @@ func TestCommitUnknown(t *testing.T) {
 	})
 }
 
+// PostgreSQL rolls back what an error has aborted, and its drivers do not say so plainly. Where a
+// savepoint is gone back to, the transaction is as good as before.
+func TestAborted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		d       Dialect
+		back    bool
+		aborted bool
+	}{
+		"PostgreSQL":              {PostgreSQL, false, true},
+		"PostgreSQL, a savepoint": {PostgreSQL, true, false},
+		"MySQL":                   {MySQL, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, db, g := newFake(t, tt.d)
+			f.says["insert"] = []error{stateError("23503")}
+			err := g.Run(t.Context(), db, func(ctx context.Context, tx Tx) error {
+				tx.ExecContext(ctx, "insert")
+				if tt.back {
+					tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s")
+				}
+				return nil
+			})
+			if (err != nil) != tt.aborted || errors.Is(err, ErrCommitUnknown) || tt.aborted && !errors.Is(err, stateError("23503")) {
+				t.Errorf("got %v", err)
+			}
+			end := map[bool]string{true: "rollback", false: "commit"}[tt.aborted]
+			if log := f.log(); log[len(log)-1] != end {
+				t.Errorf("the database was told %v", log)
+			}
+		})
+	}
+}
+
 // A panic and the end of the goroutine roll back, and the connection is given back.
 func TestPanic(t *testing.T) {
 	t.Parallel()
@@ -263,6 +297,7 @@ func TestClassify(t *testing.T) {
 		{MySQL, codeError(1205), ClassLocked},
 		{MySQL, codeError(1062), ClassUnique},
 		{MySQL, codeError(1452), ClassOther},
+		{MySQL, codeError(1206), ClassOver},
 		{MySQL, stateError("40001"), ClassRetry}, // a driver that has it
 		{MySQL, codeError(5), ClassOther},
 		{SQLite, codeError(5), ClassLocked},

@@ -2,7 +2,9 @@ package sqlguard
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,7 +54,7 @@ func (g *Guard) Schema() []string {
 		columns = append(columns, "KEY created_at (created_at)")
 		return []string{create + strings.Join(columns, ",\n\t") + "\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"}
 	}
-	index, _ := g.dialect.quote(name[:min(len(name), nameLimit-len("_created_at"))] + "_created_at")
+	index, _ := g.dialect.quote(indexName(name))
 	on := g.table
 	if g.dialect == SQLite && ok {
 		// There the schema stands before the index, which is in the same one.
@@ -66,12 +68,28 @@ func (g *Guard) Schema() []string {
 	}
 }
 
-// CreateTable applies [Guard.Schema]: where the table is there, it is left as it is. Several
-// instances may do so at once.
+// indexName is the name of the index on created_at of a table. Where that would be too long it
+// is cut, and a digest tells it from those of other tables.
+func indexName(table string) string {
+	const suffix = "_created_at"
+	if len(table) > nameLimit-len(suffix) {
+		sum := sha256.Sum256([]byte(table))
+		digest := "_" + hex.EncodeToString(sum[:4])
+		table = table[:nameLimit-len(suffix)-len(digest)] + digest
+	}
+	return table + suffix
+}
+
+// CreateTable applies [Guard.Schema]: where the table is there, it is left as it is, and not
+// looked at; one without the primary key of Schema makes nothing unique. Several instances may
+// do so at once, and while others are at work.
 func (g *Guard) CreateTable(ctx context.Context, db *sql.DB) error {
-	for _, statement := range g.Schema() {
+	for i, statement := range g.Schema() {
 		for n := 1; ; n++ {
-			_, err := db.ExecContext(ctx, statement)
+			there, err := g.inPlace(ctx, db, i)
+			if err == nil && !there {
+				_, err = db.ExecContext(ctx, statement)
+			}
 			if err == nil {
 				break
 			}
@@ -84,6 +102,22 @@ func (g *Guard) CreateTable(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	return nil
+}
+
+// inPlace tells whether what the i-th statement of Schema makes is there: the table, or an index
+// that begins with created_at. PostgreSQL's IF NOT EXISTS takes its lock before it looks: it
+// would wait for all who are at work, and keep all that come waiting.
+func (g *Guard) inPlace(ctx context.Context, db *sql.DB, i int) (there bool, err error) {
+	if g.dialect != PostgreSQL {
+		return false, nil
+	}
+	query := []string{
+		"SELECT to_regclass($1) IS NOT NULL",
+		"SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]" +
+			" WHERE i.indrelid = to_regclass($1) AND a.attname = 'created_at')",
+	}[i]
+	err = db.QueryRowContext(ctx, query, g.table).Scan(&there)
+	return there, err
 }
 
 // meantime tells whether err is of a table that another has made, or is making. PostgreSQL's

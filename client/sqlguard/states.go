@@ -13,7 +13,7 @@ import (
 type Graph struct {
 	Table string
 	ID    string // the column that a row is found by, and that is unique
-	State string // the column that the state stands in
+	State string // the column that the state stands in: printable ASCII, never NULL
 
 	// Transitions are all there are. A cycle lets a late repeat move a row again: there the
 	// call needs Once, or a version column, beside it.
@@ -48,6 +48,10 @@ type Moved struct {
 
 // States returns what moves rows along graph. Its error names all that is wrong with it.
 func (g *Guard) States(graph Graph) (*States, error) {
+	graph.Transitions = slices.Clone(graph.Transitions)
+	for i, t := range graph.Transitions {
+		graph.Transitions[i].From = slices.Clone(t.From)
+	}
 	s := &States{g: g, graph: graph}
 	var errs []error
 	for _, n := range []struct {
@@ -73,7 +77,11 @@ func (g *Guard) States(graph Graph) (*States, error) {
 			errs = append(errs, fmt.Errorf("sqlguard: the transition %s goes from %s to itself", t.Name, t.To))
 		}
 		for _, state := range append([]string{t.To}, t.From...) {
-			// By a collation the database may take two spellings for one state.
+			// By a collation the database may take two spellings for one state, and outside of
+			// ASCII nobody knows which.
+			if strings.ContainsFunc(state, func(r rune) bool { return r < ' ' || r > '~' }) {
+				errs = append(errs, fmt.Errorf("sqlguard: the state %q is not printable ASCII", state))
+			}
 			folded := strings.ToLower(strings.TrimSpace(state))
 			if was, ok := spelt[folded]; folded != strings.ToLower(state) || folded == "" || ok && was != state {
 				errs = append(errs, fmt.Errorf("sqlguard: the state %q is empty, or differs from another by case or space alone", state))
@@ -106,6 +114,8 @@ func (s *States) Take(ctx context.Context, tx Tx, id any, name string, set ...Se
 //
 // Where the graph has no way from one of from, or from is the state itself, it is
 // [ErrNoTransition] and nothing is sent to the database. [ErrNoRow] is a row that is not there.
+// Where MySQL alone takes id for that of a row ('12abc' for 12) it is an error, and Run rolls
+// back.
 func (s *States) Move(ctx context.Context, tx Tx, id any, from []string, to string, set ...Set) (Moved, error) {
 	if err := checkTx(tx); err != nil {
 		return Moved{}, err
@@ -146,29 +156,42 @@ func (s *States) Move(ctx context.Context, tx Tx, id any, from []string, to stri
 	case err != nil:
 		return Moved{}, err
 	case n > 1:
-		return Moved{}, s.fail(tx, fmt.Errorf("sqlguard: %s: %d rows have one %s", s.graph.Table, n, s.graph.ID))
-	case n == 1:
+		return Moved{}, fail(tx, fmt.Errorf("sqlguard: %s: %d rows have one %s", s.graph.Table, n, s.graph.ID))
+	case n == 1 && s.g.dialect != MySQL:
 		return Moved{Moved: true, State: to}, nil
 	}
-	query := "SELECT " + s.state + " FROM " + s.table + " WHERE " + s.id + " = ?" + s.g.dialect.share()
-	var now string
-	switch err := tx.QueryRowContext(ctx, s.g.dialect.bind(query), id).Scan(&now); {
-	case errors.Is(err, sql.ErrNoRows):
-		return Moved{}, fmt.Errorf("%w: in %s", ErrNoRow, s.graph.Table)
+	now, err := s.now(ctx, tx, id)
+	switch {
 	case err != nil:
-		return Moved{}, s.g.told(err)
+		return Moved{}, err
+	case n == 1:
+		return Moved{Moved: true, State: to}, nil
 	case slices.Contains(from, now): // it has come there since the update looked
 		return Moved{}, fmt.Errorf("%w: the row has just changed", ErrRetryTransaction)
 	}
 	return Moved{State: now}, nil
 }
 
-// fail returns err, and keeps tx from being committed where it is Run's.
-func (s *States) fail(tx Tx, err error) error {
-	if own, ok := tx.(*transaction); ok {
-		own.fail(err)
+// now returns the state of the row id. MySQL takes '12abc' for 12, and 0 for any text without a
+// number: so a row whose id is another is an error, and what was done to it is not committed.
+func (s *States) now(ctx context.Context, tx Tx, id any) (string, error) {
+	query := "SELECT " + s.id + ", " + s.state + " FROM " + s.table + " WHERE " + s.id + " = ?" + s.g.dialect.current()
+	var found any
+	var state sql.NullString
+	switch err := tx.QueryRowContext(ctx, s.g.dialect.bind(query), id).Scan(&found, &state); {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", fmt.Errorf("%w: in %s", ErrNoRow, s.graph.Table)
+	case err != nil:
+		return "", s.g.told(err)
+	case !state.Valid:
+		return "", fail(tx, fmt.Errorf("sqlguard: %s: the state of the row is NULL", s.graph.Table))
 	}
-	return err
+	if s.g.dialect == MySQL {
+		if alike, err := spelt(found, id); err != nil || !alike {
+			return "", fail(tx, errors.Join(fmt.Errorf("sqlguard: %s: the %s of the row is not the one given", s.graph.Table, s.graph.ID), err))
+		}
+	}
+	return strings.TrimRight(state.String, " "), nil // CHAR is padded
 }
 
 // edge tells whether the graph has a way from one state to another.

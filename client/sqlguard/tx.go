@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"sync"
 )
@@ -15,6 +14,8 @@ type Querier interface {
 }
 
 // Tx is a transaction: that of [Guard.Run], or a *sql.Tx. Code that sqlc has made takes it too.
+// It is used by one goroutine at a time. A *sql.Conn is taken for one too: whoever gives it has
+// begun a transaction on it.
 type Tx interface {
 	Querier
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -26,7 +27,7 @@ type Tx interface {
 func checkTx(tx Tx) error {
 	switch tx.(type) {
 	case nil, *sql.DB:
-		return errors.New("sqlguard: this needs a transaction, and a *sql.DB is none")
+		return fmt.Errorf("sqlguard: this needs a transaction, and a %T is none", tx)
 	}
 	return nil
 }
@@ -43,6 +44,7 @@ type transaction struct {
 	mu         sync.Mutex
 	sent       bool
 	broken     error
+	aborted    error // of PostgreSQL, while it takes no statement
 	statements []*sql.Stmt
 }
 
@@ -62,10 +64,21 @@ func (t *transaction) fail(err error) {
 	}
 }
 
+// fail keeps tx from being committed where it is Run's, and returns err.
+func fail(tx Tx, err error) error {
+	if own, ok := tx.(*transaction); ok {
+		own.fail(err)
+	}
+	return err
+}
+
 // failed returns what keeps the transaction from being committed.
 func (t *transaction) failed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.broken == nil && t.aborted != nil {
+		return fmt.Errorf("sqlguard: the transaction is aborted, by an error that its work has swallowed: %w", t.aborted)
+	}
 	return t.broken
 }
 
@@ -82,6 +95,7 @@ func (t *transaction) enter() error {
 
 // leave is called after a statement that ctx was for, with its error.
 func (t *transaction) leave(ctx context.Context, err error) error {
+	t.note(err)
 	if err == nil {
 		return nil
 	}
@@ -95,6 +109,20 @@ func (t *transaction) leave(ctx context.Context, err error) error {
 		}
 	}
 	return told
+}
+
+// note notes whether PostgreSQL has aborted the transaction: with each error, until a savepoint
+// is gone back to, before which every statement fails. Its drivers do not tell the rollback
+// that such a commit comes to from a commit without an answer.
+func (t *transaction) note(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.aborted = nil
+	case t.g.dialect == PostgreSQL && t.aborted == nil && t.g.answered(err):
+		t.aborted = err
+	}
 }
 
 func (t *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -128,11 +156,16 @@ func (t *transaction) PrepareContext(ctx context.Context, query string) (*sql.St
 	}
 	s, err := t.tx.PrepareContext(ctx, query)
 	if err == nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.statements = append(t.statements, s)
+		t.keep(s)
 	}
 	return s, t.leave(ctx, err)
+}
+
+// keep keeps s, to be closed with the transaction.
+func (t *transaction) keep(s *sql.Stmt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.statements = append(t.statements, s)
 }
 
 // rowOf returns a Row that holds err: one of a database that cannot be reached, as there is

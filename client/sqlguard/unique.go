@@ -39,8 +39,16 @@ type Unique struct {
 	table  string
 }
 
-// Row is what is to be inserted: values by column, those of Key and Match among them. A time
-// is given as time.Time, a decimal as a string.
+// Row is what is to be inserted: values by column, those of Key and Match among them.
+//
+// Those of Key and Match are given as the database stores them, as a repeat is compared with
+// what it has stored: what it has rounded, cut, padded or spelt another way is not what was
+// given, and the same row again is a [Conflict]. So a decimal is a string with no more digits
+// than the column has; a time is a time.Time, in UTC and truncated to what the column holds (a
+// second, where MySQL's DATETIME names no digits); a UUID is in lower case and with hyphens;
+// CHAR, BINARY(n), BIT, JSONB and FLOAT are no columns to compare: VARCHAR, VARBINARY and
+// DECIMAL are. SQLite keeps a decimal as a float: amounts of more than 15 digits are integers
+// there, in cents.
 type Row map[string]any
 
 // Kind is what became of a row.
@@ -150,14 +158,19 @@ func (u *Unique) compared() []string { return slices.Concat(u.rows.Key, u.rows.M
 // the order given. A row whose key is there is read back and compared. Where any is in conflict
 // none is kept, and the error is a [ConflictError]; tx is as good as before then, so a work may
 // have it as its result. Every other error is the transaction's, also that of another unique
-// key than the one declared: it is rolled back.
+// key than the one declared: it is rolled back, by Run even where the error is swallowed.
 //
 // Rows are inserted in the order of their keys, so that two batches that share some wait for
 // each other instead of being in each other's way.
-func (u *Unique) Ensure(ctx context.Context, tx Tx, rows ...Row) ([]Verdict, error) {
+func (u *Unique) Ensure(ctx context.Context, tx Tx, rows ...Row) (_ []Verdict, err error) {
 	if err := checkTx(tx); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil && !errors.Is(err, ErrConflict) {
+			fail(tx, err)
+		}
+	}()
 	const savepoint = "sqlguard_ensure"
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
 		return nil, u.g.told(err)
@@ -184,10 +197,15 @@ func (u *Unique) Ensure(ctx context.Context, tx Tx, rows ...Row) ([]Verdict, err
 
 // EnsureEach is Ensure for rows that have nothing to do with each other: those that are not in
 // conflict are kept, and a conflict is no error.
-func (u *Unique) EnsureEach(ctx context.Context, tx Tx, rows ...Row) ([]Verdict, error) {
+func (u *Unique) EnsureEach(ctx context.Context, tx Tx, rows ...Row) (_ []Verdict, err error) {
 	if err := checkTx(tx); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			fail(tx, err)
+		}
+	}()
 	order := make([]int, len(rows))
 	keys := make([][]string, len(rows))
 	for i, row := range rows {
@@ -233,6 +251,9 @@ func (u *Unique) ensure(ctx context.Context, tx Tx, row Row) (Verdict, error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && conflict != nil:
 		return Verdict{}, conflict // it was another key's
+	case errors.Is(err, sql.ErrNoRows) && inserted:
+		return Verdict{}, fmt.Errorf("the row that was inserted is not found by its own key, %s: the database stores it in another spelling",
+			strings.Join(u.rows.Key, ", "))
 	case errors.Is(err, sql.ErrNoRows):
 		return Verdict{}, fmt.Errorf("%w: the row has just been deleted", ErrRetryTransaction)
 	case err != nil:
@@ -301,7 +322,7 @@ func (u *Unique) readBack(ctx context.Context, tx Tx, row Row) (Verdict, error) 
 	for _, c := range u.rows.Key {
 		where, args = append(where, u.quoted[c]+" = ?"), append(args, row[c])
 	}
-	query := "SELECT " + strings.Join(parts, ", ") + " FROM " + u.table + " WHERE " + strings.Join(where, " AND ") + u.g.dialect.share()
+	query := "SELECT " + strings.Join(parts, ", ") + " FROM " + u.table + " WHERE " + strings.Join(where, " AND ") + u.g.dialect.current()
 	values := make([]any, len(parts))
 	same := make([]bool, len(compared))
 	dest := make([]any, len(parts))
@@ -332,14 +353,20 @@ func (u *Unique) readBack(ctx context.Context, tx Tx, row Row) (Verdict, error) 
 
 // spelt tells whether what the database says is the same as given is so byte for byte, or the
 // same number: its collations take 'ABC', 'abc' and 'abc ' for one, and MySQL compares a
-// decimal with a text as floats do. Where it is read as no text there is nothing to add.
+// decimal with a text as floats do, and takes '12abc' for 12. Where what is read is neither text
+// nor an integer there is nothing to add.
 func spelt(read, given any) (bool, error) {
 	var there []byte
+	integer := false
 	switch r := read.(type) {
 	case []byte:
 		there = r
 	case string:
 		there = []byte(r)
+	case int64:
+		there, integer = strconv.AppendInt(nil, r, 10), true
+	case uint64:
+		there, integer = strconv.AppendUint(nil, r, 10), true
 	default:
 		return true, nil
 	}
@@ -355,6 +382,9 @@ func spelt(read, given any) (bool, error) {
 	}
 	if bytes.Equal(there, text) {
 		return true, nil
+	}
+	if integer {
+		text = bytes.TrimSpace(text)
 	}
 	a, ok := number(there)
 	b, also := number(text)

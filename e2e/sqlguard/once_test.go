@@ -309,7 +309,7 @@ func TestNotFirst(t *testing.T) {
 			})
 			return nil, err
 		})
-		if !errors.Is(err, sqlguard.ErrInProgress) {
+		if !errors.Is(err, sqlguard.ErrNoResult) {
 			t.Errorf("Once within itself: %v", err)
 		}
 	})
