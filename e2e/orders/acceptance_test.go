@@ -1,13 +1,18 @@
 package main
 
 import (
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"example.com/tokend/client/clienttest"
+	"example.com/tokend/client/sqlguard"
 	"example.com/tokend/e2e/internal/databases"
 )
 
@@ -351,6 +356,11 @@ func TestBadBatches(t *testing.T) {
 		"an injection":      `{"lines":[{"external_order_no":"B1'; DROP TABLE order_item","amount":1}]}`,
 		"an unknown member": `{"lines":[],"x":1}`,
 		"two values":        `{"lines":[]} {}`,
+		"a member twice":    `{"lines":[{"external_order_no":"B1","amount":1}],"lines":[{"amount":5}]}`,
+		"two amounts":       `{"lines":[{"external_order_no":"B1","amount":1,"amount":2}]}`,
+		"capitals":          `{"LINES":[{"external_order_no":"B1","amount":1}]}`,
+		"a long s":          "{\"line\u017f\":[{\"external_order_no\":\"B1\",\"amount\":1}]}",
+		"no UTF-8":          "{\"lines\":[{\"external_order_no\":\"B1\xff\",\"amount\":1}]}",
 		"no JSON":           `lines`,
 	} {
 		r := must(t)(send("POST", s.url+"/order-batches", body, "X-User", alice, "Idempotency-Key", "k1"))
@@ -363,6 +373,115 @@ func TestBadBatches(t *testing.T) {
 	s.wantOrders(0)
 	if n := s.gate.answered(); n != 0 {
 		t.Errorf("tokend was asked %d times", n)
+	}
+}
+
+// What can never be carried out is refused as the sender's fault, and leaves nothing.
+func TestNeverPossible(t *testing.T) {
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, d *databases.Database) {
+		s := newShop(t, d)
+		no := s.order("k1", someLines("B1", 1)).want(t, 201, "").numbers()[0]
+		patch := func(path, body string) reply {
+			return must(t)(send("PATCH", s.url+path, body, "X-User", alice, "Idempotency-Key", "k2"))
+		}
+		pay := func(no, body string) reply {
+			return must(t)(send("POST", s.url+"/orders/"+no+"/pay", body, "Provider-Signature", hex.EncodeToString(signature(secret, []byte(body)))))
+		}
+		ask := func(method, path, user, key string) reply {
+			return must(t)(send(method, s.url+path, object(someLines("B2", 1)), "X-User", user, "Idempotency-Key", key))
+		}
+		for name, r := range map[string]reply{
+			"an amount that the ledger cannot hold":  patch("/accounts/a", `{"action":"add_balance","amount":10000000000}`),
+			"a balance beyond all":                   patch("/accounts/a", `{"balance":9223372036854775807,"version":0}`),
+			"two amounts":                            patch("/accounts/a", `{"action":"add_balance","amount":1,"amount":2}`),
+			"an account with a NUL":                  patch("/accounts/a%00b", `{"action":"add_balance","amount":1}`),
+			"an order with a NUL":                    pay("a%00b", `{"event_id":"e1","account":"a","amount":"10.90"}`),
+			"an order that is no UTF-8":              pay("a%ffb", `{"event_id":"e2","account":"a","amount":"10.90"}`),
+			"an event that is half a surrogate pair": pay(no, `{"event_id":"\ud800","account":"a","amount":"10.90"}`),
+			"a user that is no UTF-8":                ask("POST", "/order-batches", "al\xffice", "k3"),
+			"a user that is too long":                ask("POST", "/order-batches", strings.Repeat("x", sqlguard.UserMax+1), "k3"),
+			"a key that is too long":                 ask("POST", "/order-batches", alice, strings.Repeat("k", sqlguard.KeyMax+1)),
+			"a key to ask for that is too long":      ask("GET", "/results/order-batch", alice, strings.Repeat("k", sqlguard.KeyMax+1)),
+		} {
+			if r.status != 400 || r.Code != "INVALID_REQUEST" {
+				t.Errorf("%s: %v", name, r)
+			}
+		}
+		s.wantOrders(1)
+		if n := s.count("SELECT COUNT(*) FROM ledger"); n != 0 {
+			t.Errorf("the ledger has %d lines", n)
+		}
+	})
+}
+
+// A message that can never be handled is parked, and those behind it are sent.
+func TestMessageParked(t *testing.T) {
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, d *databases.Database) {
+		s := newShop(t, d)
+		for i, no := range s.order("k1", someLines("B1", 2)).want(t, 201, "").numbers() {
+			must(t)(s.callback(no, event{ID: fmt.Sprint("evt_", i), Account: "a", Amount: amount(fmt.Sprintf("%d.90", 10+i))})).want(t, 200, "")
+		}
+		messages, err := s.unsent(t.Context())
+		if err != nil || len(messages) != 2 {
+			t.Fatalf("%v, %v", messages, err)
+		}
+		other := messages[0]
+		other.OrderNo = messages[1].OrderNo // another message was handled under the first one's number
+		if err := s.shipping.handle(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.relay(t.Context()); !errors.Is(err, sqlguard.ErrReused) {
+			t.Errorf("the relay says %v", err)
+		}
+		if err := s.relay(t.Context()); err != nil {
+			t.Errorf("the parked message is tried again: %v", err)
+		}
+		if n := s.count("SELECT COUNT(*) FROM outbox WHERE sent_at IS NOT NULL"); n != 1 {
+			t.Errorf("%d messages were sent", n)
+		}
+		if n := s.count("SELECT COUNT(*) FROM outbox WHERE parked_at IS NOT NULL"); n != 1 {
+			t.Errorf("%d messages were parked", n)
+		}
+	})
+}
+
+// Instances that start at the same time make the tables once.
+func TestStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	server := clienttest.New(t)
+	for range 3 {
+		d := databases.PostgreSQL(t)
+		var starts sync.WaitGroup
+		for range 4 {
+			starts.Go(func() {
+				made, err := newService(t.Context(), settings{
+					driver: d.Driver, dsn: d.DSN, tokendURL: server.URL, tokendKey: server.ServiceKey,
+					providerSecret: secret, lease: lease, log: slog.New(slog.DiscardHandler),
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				made.close()
+			})
+		}
+		starts.Wait()
+	}
+}
+
+// A table that cannot be made is told of.
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	server := clienttest.New(t)
+	d := databases.SQLite(t)
+	d.Exec("CREATE VIEW order_request_record AS SELECT 1 AS created_at")
+	if _, err := newService(t.Context(), settings{
+		driver: d.Driver, dsn: d.DSN, tokendURL: server.URL, tokendKey: server.ServiceKey,
+		providerSecret: secret, lease: lease, log: slog.New(slog.DiscardHandler),
+	}); err == nil {
+		t.Error("a view is taken for the table")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -28,9 +29,17 @@ func readChange(body []byte) (c change, meaning string, err error) {
 	if !add && !set {
 		return c, "", errors.New(`a change is {"action":"add_balance","amount":n} or {"balance":n,"version":n}`)
 	}
+	for name, n := range map[string]*int64{"amount": c.Amount, "balance": c.Balance} {
+		if n != nil && (*n > maxChange || *n < -maxChange) {
+			return c, "", fmt.Errorf("%s has at most ten digits", name)
+		}
+	}
 	text, err := json.Marshal(c)
 	return c, string(text), err
 }
+
+// maxChange is what the ledger's column holds.
+const maxChange = 9_999_999_999
 
 type account struct {
 	ID      string `json:"id"`
@@ -50,7 +59,7 @@ func (s *service) patchAccount(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, http.StatusUnauthorized, problem{Code: "UNAUTHENTICATED", Message: "nobody is logged in"})
 		return
 	case !orderNumber.MatchString(id):
-		s.answer(w, r, http.StatusBadRequest, problem{Code: "INVALID_REQUEST", Message: "there can be no such account"})
+		s.failed(w, r, invalid("there can be no such account"))
 		return
 	case c.Balance != nil:
 		s.setBalance(w, r, id, *c.Balance, *c.Version)
@@ -78,7 +87,7 @@ func (s *service) addBalance(ctx context.Context, tx sqlguard.Tx, user, id strin
 	if _, err := tx.ExecContext(ctx, s.db.q("UPDATE account SET balance = balance + ?, version = version + 1 WHERE user_id = ? AND id = ?"), amount, user, id); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, s.db.q("INSERT INTO ledger (subject, kind, amount, created_at) VALUES (?, 'add_balance', ?, ?)"), id, amount, time.Now().UTC()); err != nil {
+	if _, err := tx.ExecContext(ctx, s.db.q("INSERT INTO ledger (user_id, subject, kind, amount, created_at) VALUES (?, ?, 'add_balance', ?, ?)"), user, id, amount, time.Now().UTC()); err != nil {
 		return nil, err
 	}
 	return s.balance(ctx, tx, user, id)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"example.com/tokend/client"
 	"example.com/tokend/client/guard"
@@ -42,6 +44,22 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.Code }
 
+// invalid refuses a request that can never be carried out, and says why.
+func invalid(why string) *refusal {
+	return &refusal{http.StatusBadRequest, problem{Code: "INVALID_REQUEST", Message: why}}
+}
+
+// checkHeaders refuses a user and a key that no record can hold.
+func checkHeaders(r *http.Request) error {
+	if user := userOf(r); len(user) > sqlguard.UserMax || !utf8.ValidString(user) {
+		return invalid(fmt.Sprintf("X-User must be UTF-8 of at most %d bytes", sqlguard.UserMax))
+	}
+	if len(r.Header.Get("Idempotency-Key")) > sqlguard.KeyMax {
+		return invalid(fmt.Sprintf("Idempotency-Key must have at most %d bytes", sqlguard.KeyMax))
+	}
+	return nil
+}
+
 // answer answers with v, or with bytes as they are.
 func (s *service) answer(w http.ResponseWriter, r *http.Request, status int, v any) {
 	body, ok := v.([]byte)
@@ -72,6 +90,12 @@ func (s *service) failed(w http.ResponseWriter, r *http.Request, err error) {
 			n.conflicts = append(n.conflicts, line.Line)
 		}
 		s.answer(w, r, no.status, no.problem)
+	case errors.Is(err, sqlguard.ErrCommitUnknown):
+		n.transaction, n.err = "unknown", err
+		s.answer(w, r, http.StatusInternalServerError, problem{Code: "INTERNAL", Message: "send the same again, under the same key"})
+	case errors.Is(err, sqlguard.ErrNoResult):
+		n.err = err
+		s.answer(w, r, http.StatusInternalServerError, problem{Code: "INTERNAL", Message: "somebody has to look at what became of the first request"})
 	case errors.Is(err, sqlguard.ErrReused):
 		s.answer(w, r, http.StatusConflict, reused)
 	case errors.Is(err, sqlguard.ErrInProgress), errors.Is(context.Cause(r.Context()), client.ErrSuperseded):
@@ -80,9 +104,6 @@ func (s *service) failed(w http.ResponseWriter, r *http.Request, err error) {
 		n.err = err
 		s.answer(w, r, http.StatusServiceUnavailable, problem{Code: "TRY_AGAIN", Message: "nothing was done; send the same again", RetryAfter: 1})
 	default:
-		if errors.Is(err, sqlguard.ErrCommitUnknown) {
-			n.transaction = "unknown"
-		}
 		n.err = err
 		s.answer(w, r, http.StatusInternalServerError, problem{Code: "INTERNAL", Message: "send the same again, under the same key"})
 	}

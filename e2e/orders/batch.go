@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"example.com/tokend/client/sqlguard"
 )
@@ -78,7 +79,7 @@ func readBatch(body []byte) (b batch, meaning string, err error) {
 	return b, string(text), err
 }
 
-// decode reads one JSON value, and nothing else.
+// decode reads one JSON value that can be read in one way, and nothing else.
 func decode(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -88,7 +89,48 @@ func decode(body []byte, into any) error {
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("there is something after the JSON value")
 	}
-	return nil
+	if !utf8.Valid(body) {
+		return errors.New("the JSON is not UTF-8")
+	}
+	return unambiguous(json.NewDecoder(bytes.NewReader(body)))
+}
+
+// member is how our members are spelt: encoding/json takes LINES for lines, too.
+var member = regexp.MustCompile(`^[a-z_]+$`)
+
+// unambiguous refuses what encoding/json lets through: members that come twice, of which the
+// last one counts or both are merged, members in another spelling, and halves of a surrogate
+// pair, which are all one character.
+func unambiguous(d *json.Decoder) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if text, ok := t.(string); ok && strings.ContainsRune(text, utf8.RuneError) {
+		return errors.New("there is text that is not Unicode")
+	}
+	delim, ok := t.(json.Delim)
+	if !ok {
+		return nil
+	}
+	seen := map[json.Token]bool{}
+	for d.More() {
+		if delim == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if text, ok := name.(string); !ok || seen[name] || !member.MatchString(text) {
+				return fmt.Errorf("the member %q comes twice, or is unknown", name)
+			}
+			seen[name] = true
+		}
+		if err := unambiguous(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token() // the end of it
+	return err
 }
 
 // createBatch takes a batch: all of its lines, or none. It does not call guard.Commit, as all
@@ -157,7 +199,7 @@ func read[T any](r *http.Request, with func([]byte) (T, string, error)) (v T, er
 		v, _, err = with(body)
 	}
 	if err != nil {
-		return v, &refusal{http.StatusBadRequest, problem{Code: "INVALID_REQUEST", Message: err.Error()}}
+		return v, invalid(err.Error())
 	}
 	return v, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,12 +48,23 @@ func openDatabase(ctx context.Context, driver, dsn string) (*database, error) {
 	}
 	d := &database{db, dialect}
 	for _, table := range d.tables() {
-		if _, err := db.ExecContext(ctx, table); err != nil {
+		_, err := db.ExecContext(ctx, table)
+		for n := 1; n < 10 && meantime(err); n++ {
+			_, err = db.ExecContext(ctx, table)
+		}
+		if err != nil {
 			db.Close()
 			return nil, err
 		}
 	}
 	return d, nil
+}
+
+// meantime tells whether err is of a table that another instance makes at the same time:
+// PostgreSQL's IF NOT EXISTS looks first and then writes.
+func meantime(err error) bool {
+	var state interface{ SQLState() string }
+	return errors.As(err, &state) && slices.Contains([]string{"23505", "42P07", "42710", "XX000"}, state.SQLState())
 }
 
 // q returns query, which has no question mark that is no parameter, as the database spells it.
@@ -87,8 +99,8 @@ func (d *database) tables() []string {
 		`CREATE TABLE IF NOT EXISTS account (
 			user_id KEY(256) NOT NULL, id KEY(64) NOT NULL, balance BIGINT NOT NULL, version BIGINT NOT NULL,
 			PRIMARY KEY (user_id, id))`,
-		`CREATE TABLE IF NOT EXISTS ledger (id ID, subject KEY(64) NOT NULL, kind VARCHAR(16) NOT NULL, amount DECIMAL(12,2) NOT NULL, created_at AT NOT NULL)`,
-		`CREATE TABLE IF NOT EXISTS outbox (id ID, kind VARCHAR(32) NOT NULL, order_no KEY(32) NOT NULL, created_at AT NOT NULL, sent_at AT NULL)`,
+		`CREATE TABLE IF NOT EXISTS ledger (id ID, user_id KEY(256) NOT NULL, subject KEY(64) NOT NULL, kind VARCHAR(16) NOT NULL, amount DECIMAL(12,2) NOT NULL, created_at AT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS outbox (id ID, kind VARCHAR(32) NOT NULL, order_no KEY(32) NOT NULL, created_at AT NOT NULL, sent_at AT NULL, parked_at AT NULL)`,
 		`CREATE TABLE IF NOT EXISTS parcel (id ID, order_no KEY(32) NOT NULL, created_at AT NOT NULL)`,
 	}
 	types := strings.NewReplacer(" ID,", " "+id+",", "id ID", "id "+id, " KEY(", " "+key+"(", " AT ", " "+at+" ")

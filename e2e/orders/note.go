@@ -53,7 +53,12 @@ func (s *service) noted(scope string, h http.Handler) http.Handler {
 			}
 			s.log.LogAttrs(r.Context(), level, scope, attrs...)
 		}()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), noteKey{}, n)))
+		r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+		if err := checkHeaders(r); err != nil {
+			s.failed(w, r, err)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 

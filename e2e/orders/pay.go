@@ -84,6 +84,10 @@ func (s *service) pay(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
+	if !orderNumber.MatchString(r.PathValue("no")) {
+		s.failed(w, r, invalid("there can be no such order number"))
+		return
+	}
 	n := noteOf(r)
 	id := sqlguard.ID{Scope: scopePay, User: n.user, Key: n.key}
 	s.do(w, r, http.StatusOK, id, func(ctx context.Context, tx sqlguard.Tx) (any, error) {
@@ -98,7 +102,8 @@ type payment struct {
 
 func (s *service) markPaid(ctx context.Context, tx sqlguard.Tx, orderNo string, e event) (any, error) {
 	var right int
-	err := tx.QueryRowContext(ctx, s.db.q("SELECT CASE WHEN amount = ? THEN 1 ELSE 0 END FROM order_item WHERE order_no = ?"), string(e.Amount), orderNo).Scan(&right)
+	var user string
+	err := tx.QueryRowContext(ctx, s.db.q("SELECT CASE WHEN amount = ? THEN 1 ELSE 0 END, user_id FROM order_item WHERE order_no = ?"), string(e.Amount), orderNo).Scan(&right, &user)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, &refusal{http.StatusNotFound, problem{Code: "ORDER_NOT_FOUND", Message: "there is no such order"}}
@@ -115,8 +120,8 @@ func (s *service) markPaid(ctx context.Context, tx sqlguard.Tx, orderNo string, 
 	if got.Moved {
 		// What follows from the payment stands on this branch and on no other. What is outside
 		// of the database is asked for in the outbox, which is committed with the rest or not at all.
-		if _, err := tx.ExecContext(ctx, s.db.q("INSERT INTO ledger (subject, kind, amount, created_at) VALUES (?, 'payment', ?, ?)"),
-			orderNo, string(e.Amount), now); err != nil {
+		if _, err := tx.ExecContext(ctx, s.db.q("INSERT INTO ledger (user_id, subject, kind, amount, created_at) VALUES (?, ?, 'payment', ?, ?)"),
+			user, orderNo, string(e.Amount), now); err != nil {
 			return nil, err
 		}
 		if _, err := tx.ExecContext(ctx, s.db.q("INSERT INTO outbox (kind, order_no, created_at) VALUES ('order.paid', ?, ?)"), orderNo, now); err != nil {

@@ -58,14 +58,16 @@ func newService(ctx context.Context, set settings) (s *service, err error) {
 		return nil, err
 	}
 	s = &service{set: set, log: set.log}
-	if s.db, err = openDatabase(ctx, set.driver, set.dsn); err != nil {
+	db, err := openDatabase(ctx, set.driver, set.dsn)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			s.db.Close()
+			db.Close()
 		}
 	}()
+	s.db = db
 	s.guard = guard.New(c.Purpose("orders"), guard.User(userOf), guard.Lease(set.lease), guard.Wait(0),
 		guard.ReusedConflict(), guard.Problem(s.refused), guard.Observe(s.observed), guard.Logger(set.log))
 
@@ -91,8 +93,10 @@ func newService(ctx context.Context, set settings) (s *service, err error) {
 	}}); err != nil {
 		return nil, err
 	}
-	s.shipping, err = newShipping(ctx, s.db)
-	return s, err
+	if s.shipping, err = newShipping(ctx, s.db); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *service) close() { s.db.Close() }
@@ -119,6 +123,10 @@ func (s *service) result(w http.ResponseWriter, r *http.Request) {
 	id := sqlguard.ID{Scope: r.PathValue("scope"), User: userOf(r), Key: r.Header.Get("Idempotency-Key")}
 	if id.User == "" || id.Key == "" || id.Scope != scopeBatch && id.Scope != scopeAccount {
 		s.answer(w, r, http.StatusBadRequest, problem{Code: "INVALID_REQUEST", Message: "a user, an Idempotency-Key and a scope are needed"})
+		return
+	}
+	if err := checkHeaders(r); err != nil {
+		s.failed(w, r, err)
 		return
 	}
 	record, err := s.once.Find(r.Context(), s.db, id)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -41,25 +43,32 @@ func (s *shipping) handle(ctx context.Context, m message) error {
 }
 
 // relay sends what stands in the outbox. If it dies between sending and noting that, the
-// message is sent again; so it is where two relays run.
+// message is sent again; so it is where two relays run. A message that fails is tried again the
+// next time, and one that can never be handled is parked; those behind it are sent.
 func (s *service) relay(ctx context.Context) error {
 	messages, err := s.unsent(ctx)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, m := range messages {
+		column := "sent_at"
 		if err := s.shipping.handle(ctx, m); err != nil {
-			return err
+			failed = append(failed, fmt.Errorf("message %d: %w", m.ID, err))
+			if !errors.Is(err, sqlguard.ErrReused) && !errors.Is(err, sqlguard.ErrNoResult) {
+				continue
+			}
+			column = "parked_at"
 		}
-		if _, err := s.db.ExecContext(ctx, s.db.q("UPDATE outbox SET sent_at = ? WHERE id = ?"), time.Now().UTC(), m.ID); err != nil {
-			return err
+		if _, err := s.db.ExecContext(ctx, s.db.q("UPDATE outbox SET "+column+" = ? WHERE id = ?"), time.Now().UTC(), m.ID); err != nil {
+			return errors.Join(append(failed, err)...)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 func (s *service) unsent(ctx context.Context) (all []message, err error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT id, kind, order_no FROM outbox WHERE sent_at IS NULL ORDER BY id LIMIT 100")
+	rows, err := s.db.QueryContext(ctx, "SELECT id, kind, order_no FROM outbox WHERE sent_at IS NULL AND parked_at IS NULL ORDER BY id LIMIT 100")
 	if err != nil {
 		return nil, err
 	}
