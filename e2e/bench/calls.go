@@ -156,7 +156,7 @@ func created(body []byte) error {
 type direct struct{ tokens *token.Service }
 
 func newDirect(redis *server) (*direct, error) {
-	tokens, _, err := newTokens(newRedis(redis.addr), redisstore.Options{NoBatching: true})
+	tokens, err := newTokens(redisstore.New(newRedis(redis.addr), redisstore.Options{NoBatching: true}))
 	return &direct{tokens}, err
 }
 
@@ -183,7 +183,7 @@ type stock struct {
 }
 
 func newStock(redis *server) (*stock, error) {
-	tokens, _, err := newTokens(newRedis(redis.addr), redisstore.Options{})
+	tokens, err := newTokens(redisstore.New(newRedis(redis.addr), redisstore.Options{}))
 	return &stock{tokens: tokens}, err
 }
 

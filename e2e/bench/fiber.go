@@ -50,7 +50,7 @@ func serveIdempotency(addr, redisAddr string) error {
 
 // serveConsume serves the form behind a middleware that consumes the submission's token.
 func serveConsume(addr, redisAddr string) error {
-	tokens, _, err := newTokens(newRedis(redisAddr), redisstore.Options{})
+	tokens, err := newTokens(redisstore.New(newRedis(redisAddr), redisstore.Options{}))
 	if err != nil {
 		return err
 	}

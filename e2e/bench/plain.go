@@ -47,21 +47,20 @@ func newRedis(addr string) *redis.Client {
 	})
 }
 
-// newTokens returns the service of tokens on rdb.
-func newTokens(rdb redis.UniversalClient, opts redisstore.Options) (*token.Service, *redisstore.Store, error) {
+// newTokens returns the service of tokens on store.
+func newTokens(store token.Store) (*token.Service, error) {
 	keys, err := token.ParseKeys(signingKeys)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ring, err := token.NewRing(keys...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	store := redisstore.New(rdb, opts)
 	return token.NewService(ring, store, token.Options{
 		Mode:     token.Record,
 		Settings: token.Settings{TTL: life, MaxTTL: life, Retention: life},
-	}), store, nil
+	}), nil
 }
 
 // servePlain serves tokend's API, going to Redis by w.
@@ -72,7 +71,12 @@ func servePlain(addr, redisAddr string, w *way) error {
 		return err
 	}
 	opts.Observe = metrics.ObserveRedis
-	tokens, store, err := newTokens(rdb, opts)
+	store := redisstore.New(rdb, opts)
+	var records token.Store = store
+	if w.none {
+		records = bound{}
+	}
+	tokens, err := newTokens(records)
 	if err != nil {
 		return err
 	}
