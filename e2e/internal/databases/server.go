@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -26,7 +27,7 @@ type server struct {
 	password string
 	admin    *sql.DB
 	cmd      *exec.Cmd
-	end      os.Signal // what ends it at once, and in such order as its own processes need
+	end      syscall.Signal // what ends it at once, and in such order as its own processes need
 
 	// What differs between servers.
 	user    string // runs it where the tests run as root, as which it refuses to
@@ -90,14 +91,21 @@ func (s *server) try(cmd *exec.Cmd) error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
+	endWithParent(cmd, s.end)
+	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
-		cmd.Wait()
+		runtime.LockOSThread() // whose end counts as the parent's
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
 		close(ended)
 	}()
+	if err := <-started; err != nil {
+		return err
+	}
 	if s.admin, err = s.open(s); err != nil {
 		return err
 	}
