@@ -14,6 +14,9 @@ import (
 // the work: age is longer than any sender goes on repeating (7 days, say; longer where money is
 // moved), and the unique key of the business row stays.
 //
+// In MySQL a purge of scopes walks over the old records of the other scopes, which keeps those
+// waiting that repeat them: where they are many, an index on (scope, created_at) helps.
+//
 // Each statement deletes up to [PurgeBatch] records in a transaction of its own, so that it
 // keeps nobody waiting for long. It may be called by several instances at once, and again after
 // an error.

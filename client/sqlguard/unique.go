@@ -160,6 +160,8 @@ func (u *Unique) compared() []string { return slices.Concat(u.rows.Key, u.rows.M
 // have it as its result. Every other error is the transaction's, also that of another unique
 // key than the one declared: it is rolled back, by Run even where the error is swallowed.
 //
+// It sets a savepoint, so two of them in one transaction are not called at the same time.
+//
 // Rows are inserted in the order of their keys, so that two batches that share some wait for
 // each other instead of being in each other's way.
 func (u *Unique) Ensure(ctx context.Context, tx Tx, rows ...Row) (_ []Verdict, err error) {
