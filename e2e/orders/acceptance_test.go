@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -456,10 +456,7 @@ func TestStartsAtOnce(t *testing.T) {
 		var starts sync.WaitGroup
 		for range 4 {
 			starts.Go(func() {
-				made, err := newService(t.Context(), settings{
-					driver: d.Driver, dsn: d.DSN, tokendURL: server.URL, tokendKey: server.ServiceKey,
-					providerSecret: secret, lease: lease, log: slog.New(slog.DiscardHandler),
-				})
+				made, err := newService(t.Context(), set(d, server.URL, server.ServiceKey, io.Discard))
 				if err != nil {
 					t.Error(err)
 					return
@@ -477,10 +474,7 @@ func TestStartFails(t *testing.T) {
 	server := clienttest.New(t)
 	d := databases.SQLite(t)
 	d.Exec("CREATE VIEW order_request_record AS SELECT 1 AS created_at")
-	if _, err := newService(t.Context(), settings{
-		driver: d.Driver, dsn: d.DSN, tokendURL: server.URL, tokendKey: server.ServiceKey,
-		providerSecret: secret, lease: lease, log: slog.New(slog.DiscardHandler),
-	}); err == nil {
+	if _, err := newService(t.Context(), set(d, server.URL, server.ServiceKey, io.Discard)); err == nil {
 		t.Error("a view is taken for the table")
 	}
 }

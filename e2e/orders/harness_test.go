@@ -81,10 +81,7 @@ func (s *shop) instance() *service {
 
 func newInstance(t *testing.T, d *databases.Database, url, key string, log io.Writer) *service {
 	t.Helper()
-	made, err := newService(t.Context(), settings{
-		driver: d.Driver, dsn: d.DSN, tokendURL: url, tokendKey: key,
-		providerSecret: secret, lease: lease, log: slog.New(slog.NewJSONHandler(log, nil)),
-	})
+	made, err := newService(t.Context(), set(d, url, key, log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +92,14 @@ func newInstance(t *testing.T, d *databases.Database, url, key string, log io.Wr
 		made.close()
 	})
 	return made
+}
+
+// set is how the service is set up on d.
+func set(d *databases.Database, url, key string, log io.Writer) settings {
+	return settings{
+		driver: d.Driver, dsn: d.DSN, tokendURL: url, tokendKey: key,
+		providerSecret: secret, lease: lease, log: slog.New(slog.NewJSONHandler(log, nil)),
+	}
 }
 
 // serve serves made, and returns its URL.

@@ -10,7 +10,6 @@ import (
 
 	"example.com/tokend/client/sqlguard"
 	"example.com/tokend/e2e/internal/databases"
-	"example.com/tokend/internal/redistest"
 )
 
 // Two that find the same row and then update it do so one after the other, and not in a deadlock.
@@ -138,49 +137,37 @@ func TestStatementTimeout(t *testing.T) {
 
 // A commit whose answer was lost stays unknown where the record cannot be asked.
 func TestCommitStaysUnknown(t *testing.T) {
-	t.Parallel()
-	for name, make := range map[string]func(testing.TB) *databases.Database{"PostgreSQL": databases.PostgreSQL, "MariaDB": databases.MariaDB} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := make(t)
-			p := open(t, d)
-			proxy := redistest.NewProxy(t, d.Addr)
-			db := d.Through(proxy.Addr).Open()
-			g := newGuard(t, d, sqlguard.Backoff(func(int) time.Duration {
-				proxy.DropReply("sqlguard_once")
-				return 0
-			}))
-			proxy.DropReply("commit")
-			_, err := g.Do(t.Context(), db, id("k"), "d", p.work("k"))
-			if !errors.Is(err, sqlguard.ErrCommitUnknown) {
-				t.Errorf("got %v", err)
-			}
-			p.wantWorks(1)
-		})
-	}
+	servers(t, func(p *place) {
+		proxy, db := p.through()
+		g := newGuard(p, p.Database, sqlguard.Backoff(func(int) time.Duration {
+			proxy.DropReply("sqlguard_once")
+			return 0
+		}))
+		proxy.DropReply("commit")
+		_, err := g.Do(p.Context(), db, id("k"), "d", p.work("k"))
+		if !errors.Is(err, sqlguard.ErrCommitUnknown) {
+			p.Errorf("got %v", err)
+		}
+		p.wantWorks(1)
+	})
 }
 
 // A row that the database stores under another key than it was given says so, instead of being
 // tried again for ever.
 func TestKeyStoredOtherwise(t *testing.T) {
-	t.Parallel()
-	for name, make := range map[string]func(testing.TB) *databases.Database{"PostgreSQL": databases.PostgreSQL, "MariaDB": databases.MariaDB} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := open(t, make(t))
-			p.exec("CREATE TABLE rounded (k DECIMAL(12,2) PRIMARY KEY, v INT)")
-			u, err := p.g.Unique(sqlguard.Rows{Table: "rounded", Key: []string{"k"}, Return: []string{"v"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := p.ensure(u, sqlguard.Row{"k": "1.505", "v": 1}); err == nil || errors.Is(err, sqlguard.ErrRetryTransaction) {
-				t.Errorf("got %v", err)
-			}
-			if n := p.count("SELECT COUNT(*) FROM rounded"); n != 0 {
-				t.Errorf("there are %d rows", n)
-			}
-		})
-	}
+	servers(t, func(p *place) {
+		p.exec("CREATE TABLE rounded (k DECIMAL(12,2) PRIMARY KEY, v INT)")
+		u, err := p.g.Unique(sqlguard.Rows{Table: "rounded", Key: []string{"k"}, Return: []string{"v"}})
+		if err != nil {
+			p.Fatal(err)
+		}
+		if _, err := p.ensure(u, sqlguard.Row{"k": "1.505", "v": 1}); err == nil || errors.Is(err, sqlguard.ErrRetryTransaction) {
+			p.Errorf("got %v", err)
+		}
+		if n := p.count("SELECT COUNT(*) FROM rounded"); n != 0 {
+			p.Errorf("there are %d rows", n)
+		}
+	})
 }
 
 // MySQL compares sloppily: what it alone takes for a row's id moves nothing.

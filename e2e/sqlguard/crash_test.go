@@ -15,7 +15,6 @@ import (
 
 	"example.com/tokend/client/sqlguard"
 	"example.com/tokend/e2e/internal/databases"
-	"example.com/tokend/internal/redistest"
 )
 
 // What the process that is to be killed is told.
@@ -97,47 +96,40 @@ func TestCrash(t *testing.T) {
 // The answer to the commit is lost. Do finds out that it was carried out; Run cannot, and says
 // so.
 func TestLostCommit(t *testing.T) {
-	t.Parallel()
-	for name, make := range map[string]func(testing.TB) *databases.Database{"PostgreSQL": databases.PostgreSQL, "MariaDB": databases.MariaDB} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := make(t)
-			p := open(t, d)
-			proxy := redistest.NewProxy(t, d.Addr)
-			db := d.Through(proxy.Addr).Open()
+	servers(t, func(p *place) {
+		proxy, db := p.through()
 
-			proxy.DropReply("commit")
-			a, err := p.g.Do(t.Context(), db, id("k"), "d", p.work("k"))
-			if err != nil || !a.Replayed || !bytes.Equal(a.Result, []byte(`{"what":"k","run":1}`)) {
-				t.Errorf("Do: %s, %v, %v", a.Result, a.Replayed, err)
-			}
-			p.wantRuns(1)
-			p.wantWorks(1)
+		proxy.DropReply("commit")
+		a, err := p.g.Do(p.Context(), db, id("k"), "d", p.work("k"))
+		if err != nil || !a.Replayed || !bytes.Equal(a.Result, []byte(`{"what":"k","run":1}`)) {
+			p.Errorf("Do: %s, %v, %v", a.Result, a.Replayed, err)
+		}
+		p.wantRuns(1)
+		p.wantWorks(1)
 
-			proxy.DropReply("commit")
-			err = p.g.Run(t.Context(), db, func(ctx context.Context, tx sqlguard.Tx) error {
-				_, err := p.work("run")(ctx, tx)
-				return err
-			})
-			if !errors.Is(err, sqlguard.ErrCommitUnknown) || errors.Is(err, sqlguard.ErrRetryTransaction) {
-				t.Errorf("Run: %v, want ErrCommitUnknown", err)
-			}
-			p.wantRuns(2)
-			p.wantWorks(2) // it was carried out
-			if n := proxy.Dropped(); n != 2 {
-				t.Errorf("%d replies were lost", n)
-			}
-
-			// Before the commit, the loss of the connection is the end of the transaction.
-			proxy.DropReply("insert into works")
-			if _, err := p.g.Do(t.Context(), db, id("cut"), "d", p.work("cut")); err == nil || errors.Is(err, sqlguard.ErrCommitUnknown) {
-				t.Errorf("cut off before the commit: %v", err)
-			}
-			p.wantWorks(2)
-			if a := p.do(id("cut"), "d"); a.Replayed {
-				t.Errorf("a repeat got %+v", a)
-			}
-			p.wantWorks(3)
+		proxy.DropReply("commit")
+		err = p.g.Run(p.Context(), db, func(ctx context.Context, tx sqlguard.Tx) error {
+			_, err := p.work("run")(ctx, tx)
+			return err
 		})
-	}
+		if !errors.Is(err, sqlguard.ErrCommitUnknown) || errors.Is(err, sqlguard.ErrRetryTransaction) {
+			p.Errorf("Run: %v, want ErrCommitUnknown", err)
+		}
+		p.wantRuns(2)
+		p.wantWorks(2) // it was carried out
+		if n := proxy.Dropped(); n != 2 {
+			p.Errorf("%d replies were lost", n)
+		}
+
+		// Before the commit, the loss of the connection is the end of the transaction.
+		proxy.DropReply("insert into works")
+		if _, err := p.g.Do(p.Context(), db, id("cut"), "d", p.work("cut")); err == nil || errors.Is(err, sqlguard.ErrCommitUnknown) {
+			p.Errorf("cut off before the commit: %v", err)
+		}
+		p.wantWorks(2)
+		if a := p.do(id("cut"), "d"); a.Replayed {
+			p.Errorf("a repeat got %+v", a)
+		}
+		p.wantWorks(3)
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"example.com/tokend/client/sqlguard"
 	"example.com/tokend/e2e/internal/databases"
+	"example.com/tokend/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -86,6 +87,25 @@ func each(t *testing.T, test func(*place), opts ...sqlguard.Option) {
 			test(opened)
 		})
 	}
+}
+
+// servers runs test on the databases that are servers, all at the same time.
+func servers(t *testing.T, test func(*place)) {
+	t.Helper()
+	t.Parallel()
+	for name, make := range map[string]func(testing.TB) *databases.Database{"PostgreSQL": databases.PostgreSQL, "MariaDB": databases.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(open(t, make(t)))
+		})
+	}
+}
+
+// through opens p's database by way of a proxy.
+func (p *place) through() (*redistest.Proxy, *sql.DB) {
+	p.Helper()
+	proxy := redistest.NewProxy(p, p.Addr)
+	return proxy, p.Through(proxy.Addr).Open()
 }
 
 // open opens d for a test.
