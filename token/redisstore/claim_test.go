@@ -272,6 +272,7 @@ func TestClaimsWhileMemoryIsFull(t *testing.T) {
 	over, released := claiming(newKey(), "a"), claiming(newKey(), "a")
 	over.Lease = time.Millisecond
 	claim(t, s, over)
+	time.Sleep(5 * time.Millisecond) // its lease is over by then, by the same clock
 	if err := s.Release(t.Context(), claim(t, s, released)); err != nil {
 		t.Fatal(err)
 	}
