@@ -140,8 +140,9 @@ func (d *deployed) start(t *testing.T, more ...string) *instance {
 	set := []string{"SIGNING_KEYS", "AUTH_SERVICE_KEYS", "REDIS_URL"}
 	for name, value := range d.compose.Services["tokend"].Environment {
 		value = strings.NewReplacer("/run/secrets/", d.secrets+"/", "@redis:6379", "@"+d.redis.Addr).Replace(value)
-		if name = strings.TrimPrefix(name, "TOKEND_"); name != "ADMIN_LISTEN" {
-			set = append(set, name+"="+value)
+		// What has no prefix is the Go runtime's.
+		if setting, ok := strings.CutPrefix(name, "TOKEND_"); ok && setting != "ADMIN_LISTEN" {
+			set = append(set, setting+"="+value)
 		}
 	}
 	set = append(set, "SHUTDOWN_DELAY=0s", "RATE_ISSUE_PER_MINUTE=1", "RATE_BURST=1")
