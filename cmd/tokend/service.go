@@ -20,6 +20,7 @@ import (
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi"
 	"example.com/tokend/httpapi/auth"
+	"example.com/tokend/internal/lazyconn"
 	"example.com/tokend/token"
 	"example.com/tokend/token/redisstore"
 )
@@ -211,7 +212,7 @@ func listen(name, addr string, h http.Handler, log *slog.Logger) (*listener, err
 		dashed := strings.ReplaceAll(name, "_", "-")
 		return nil, fmt.Errorf("--%s, TOKEND_%s, %s in YAML: %w", dashed, strings.ToUpper(name), name, err)
 	}
-	ln := &listener{Listener: netutil.LimitListener(l, maxConns), server: newServer(h, log)}
+	ln := &listener{Listener: lazyconn.Listener(netutil.LimitListener(l, maxConns), patience), server: newServer(h, log)}
 	ln.server.ConnState = ln.note
 	return ln, nil
 }
@@ -245,6 +246,10 @@ func (l *listener) cutOff() bool {
 // maxConns bounds a listener's connections. Those beyond it wait to be accepted, so that a
 // flood of them costs the callers that are there nothing.
 const maxConns = 10_000
+
+// patience is how late it may be noticed, about, that a client has gone whose call is being
+// answered. Only a call that waits for a claim to end is ended by that.
+const patience = 250 * time.Millisecond
 
 // newServer returns a server that no caller can hold up. A long call waits 30 s for its
 // answer.
