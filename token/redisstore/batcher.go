@@ -25,26 +25,20 @@ type batcher struct {
 	queue  []*call   // of those who wait to be sent, in order
 	flying []*flight // in flight, or about to be
 
-	seats sync.Pool // of *seat that nobody sends to any more
-}
+	watch    *time.Timer // has look called while somebody waits
+	watching bool
 
-// seat is what a call waits with.
-type seat struct {
-	called chan *flight
-	timer  *time.Timer
-}
-
-func (b *batcher) seat() *seat {
-	if s, ok := b.seats.Get().(*seat); ok {
-		return s
-	}
-	s := &seat{make(chan *flight, 1), time.NewTimer(stall)}
-	s.timer.Stop()
-	return s
+	seats sync.Pool // of chan *flight that nobody sends to any more
 }
 
 // flight is a place for one batch after another.
-type flight struct{ since time.Time } // when the present batch was sent
+type flight struct {
+	since time.Time // when the present batch was sent
+	calls []*call   // those of it who wait for its leader
+}
+
+// overdue is what a call hears whose time is over.
+var overdue = new(flight)
 
 const (
 	// maxQueue bounds those who wait: above it a server is so far behind that a caller is
@@ -53,6 +47,7 @@ const (
 	// maxBatch bounds a batch, and with it how long its first call waits for its last.
 	maxBatch = 256
 	// stall is how long after it was sent a batch stands still: many times what one takes.
+	// As often it is looked for, and for calls whose time is over.
 	stall = 25 * time.Millisecond
 	// maxFlights bounds the connections that batches stand still on.
 	maxFlights = 8
@@ -63,8 +58,8 @@ var (
 	errGivenUp   = errors.New("not answered within the timeout")
 )
 
-// do has c answered, within timeout. The error is nil where c says what came of it;
-// otherwise it was given up, in time or because ctx ended: then c is not looked at any
+// do has c answered, within timeout and a stall. The error is nil where c says what came of
+// it; otherwise it was given up, in time or because ctx ended: then c is not looked at any
 // more, and it may or may not have been carried out, as after any lost reply.
 func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error {
 	b.mu.Lock()
@@ -78,52 +73,105 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 		b.mu.Unlock()
 		return errQueueFull
 	}
-	s := b.seat()
-	c.called = s.called
+	called, ok := b.seats.Get().(chan *flight)
+	if !ok {
+		called = make(chan *flight, 1)
+	}
+	c.called, c.until = called, time.Now().Add(timeout)
 	b.queue = append(b.queue, c)
+	b.watchOver()
 	b.mu.Unlock()
-	err := b.wait(ctx, c, s.timer, timeout)
-	s.timer.Stop()
+	err := b.wait(ctx, c, timeout)
 	if err == nil { // else who leads c's batch may send to it yet
-		b.seats.Put(s)
+		b.seats.Put(called)
 	}
 	return err
 }
 
 // wait waits until c, which is in the queue, is answered, or leads.
-func (b *batcher) wait(ctx context.Context, c *call, timer *time.Timer, timeout time.Duration) error {
-	began := time.Now()
-	timer.Reset(min(stall, timeout))
-	for {
+func (b *batcher) wait(ctx context.Context, c *call, timeout time.Duration) error {
+	var f *flight
+	if done := ctx.Done(); done == nil {
+		f = <-c.called
+	} else {
 		select {
-		case f := <-c.called:
-			waited := time.Since(began)
-			switch {
-			case f == nil:
-				return nil
-			case waited < timeout/8:
-				b.lead(ctx, f, c, timeout-waited)
-				return nil
-			}
-			// It has little time left, the others have more: it leads in the background,
-			// and gives up in time by itself.
-			go func() {
-				b.lead(ctx, f, c, timeout)
-				c.called <- nil
-			}()
-		case <-timer.C:
-			left := timeout - time.Since(began)
-			if left <= 0 {
-				return b.leave(c, errGivenUp)
-			}
-			if f := b.takeOff(c); f != nil {
-				c.called <- f
-			}
-			timer.Reset(min(stall, left))
-		case <-ctx.Done():
+		case f = <-c.called:
+		case <-done:
 			return b.leave(c, context.Cause(ctx))
 		}
 	}
+	switch f {
+	case nil:
+		return nil
+	case overdue:
+		return errGivenUp
+	}
+	left := time.Until(c.until)
+	if left > timeout*7/8 {
+		b.lead(ctx, f, c, left)
+		return nil
+	}
+	// It has little time left, the others have more: it leads in the background, and gives
+	// up in time by itself.
+	go func() {
+		b.lead(ctx, f, c, timeout)
+		c.called <- nil
+	}()
+	select {
+	case <-c.called:
+		return nil
+	case <-time.After(left):
+		return errGivenUp
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// watchOver has look called for as long as somebody waits. b.mu is held.
+func (b *batcher) watchOver() {
+	switch {
+	case b.watching:
+		return
+	case b.watch == nil:
+		b.watch = time.AfterFunc(stall, b.look)
+	default:
+		b.watch.Reset(stall)
+	}
+	b.watching = true
+}
+
+// look gives up calls whose time is over, and has the next one leave if all flights stand
+// still. One look for all costs less than a timer for each.
+func (b *batcher) look() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, waiting := time.Now(), len(b.queue)
+	b.queue = slices.DeleteFunc(b.queue, func(c *call) bool { return c.giveUp(now) })
+	for _, f := range b.flying {
+		waiting += len(f.calls)
+		for _, c := range f.calls {
+			c.giveUp(now)
+		}
+	}
+	if len(b.queue) > 0 && len(b.flying) < maxFlights && !b.moving(nil) {
+		b.callLeader(b.newFlight())
+	}
+	b.watching = false
+	if waiting > 0 {
+		b.watchOver()
+	}
+}
+
+// giveUp tells c if its time is over, and returns whether it is.
+func (c *call) giveUp(now time.Time) bool {
+	if now.Before(c.until) {
+		return false
+	}
+	select {
+	case c.called <- overdue:
+	default: // answered just now, or told before
+	}
+	return true
 }
 
 // lead sends c and those who wait, in f, and calls the next leader.
@@ -134,7 +182,7 @@ func (b *batcher) lead(ctx context.Context, f *flight, c *call, timeout time.Dur
 	batch[0] = c
 	batch = append(batch, b.queue[:n]...)
 	b.queue = append(b.queue[:0], b.queue[n:]...)
-	f.since = time.Now()
+	f.since, f.calls = time.Now(), batch[1:]
 	b.mu.Unlock()
 
 	// The batch is not its leader's alone: it does not end with the leader's context.
@@ -143,10 +191,14 @@ func (b *batcher) lead(ctx context.Context, f *flight, c *call, timeout time.Dur
 	cancel()
 
 	b.mu.Lock()
+	f.calls = nil
 	b.next(f)
 	b.mu.Unlock()
 	for _, other := range batch[1:] {
-		other.called <- nil
+		select {
+		case other.called <- nil:
+		default: // given up
+		}
 	}
 }
 
@@ -175,6 +227,11 @@ func (b *batcher) next(f *flight) {
 		b.flying = slices.DeleteFunc(b.flying, func(other *flight) bool { return other == f })
 		return
 	}
+	b.callLeader(f)
+}
+
+// callLeader has the first who waits lead in f. b.mu is held.
+func (b *batcher) callLeader(f *flight) {
 	leader := b.queue[0]
 	b.queue = append(b.queue[:0], b.queue[1:]...)
 	f.since = time.Now()
@@ -198,17 +255,6 @@ func (b *batcher) newFlight() *flight {
 	return f
 }
 
-// takeOff returns a new flight for c to lead, which is out of the queue then, if c still
-// waits and all flights stand still.
-func (b *batcher) takeOff(c *call) *flight {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.flying) >= maxFlights || b.moving(nil) || !b.dequeue(c) {
-		return nil
-	}
-	return b.newFlight()
-}
-
 // dequeue takes c out of the queue, and tells whether it was there. b.mu is held.
 func (b *batcher) dequeue(c *call) bool {
 	i := slices.Index(b.queue, c)
@@ -228,8 +274,11 @@ func (b *batcher) leave(c *call, why error) error {
 	}
 	select {
 	case f := <-c.called:
-		if f == nil {
+		switch f {
+		case nil:
 			return nil
+		case overdue:
+			return why
 		}
 		b.next(f) // called just now: somebody else leads
 	default: // in flight: its answer is nobody's

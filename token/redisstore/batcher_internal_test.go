@@ -57,6 +57,16 @@ func (h *heldBatcher) stallAll(t *testing.T) {
 	}
 }
 
+// mustRest fails the test if batches fly or calls wait.
+func (b *batcher) mustRest(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.flying) != 0 || len(b.queue) != 0 {
+		t.Errorf("%d batches fly still, %d calls wait", len(b.flying), len(b.queue))
+	}
+}
+
 func mustAnswer(t *testing.T, c *call, done chan error) {
 	t.Helper()
 	if err := <-done; err != nil || c.reply.status != "answered "+c.keys[0] {
@@ -139,9 +149,7 @@ func TestBatcherGoesBesideAStall(t *testing.T) {
 		mustAnswer(t, a, aDone)
 		mustAnswer(t, b, bDone)
 		mustAnswer(t, c, cDone)
-		if len(h.flying) != 0 {
-			t.Errorf("%d batches fly still", len(h.flying))
-		}
+		h.mustRest(t)
 	})
 }
 
@@ -162,35 +170,41 @@ func TestBatcherGivesUpInTime(t *testing.T) {
 		if err := <-bDone; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 500*time.Millisecond {
 			t.Errorf("waiting: given up after %v: %v, want 500ms", time.Since(began), err)
 		}
+		began = time.Now()
+		if err := h.do(t.Context(), &call{keys: []string{"c"}}, 4*stall); !errors.Is(err, errGivenUp) || time.Since(began) != 4*stall {
+			t.Errorf("waiting: given up after %v: %v, want %v", time.Since(began), err, 4*stall)
+		}
 		time.Sleep(time.Second) // until those that stand still have been given up
+		h.mustRest(t)
 	})
 }
 
-// TestBatcherLeadsInTime has a call wait for most of its time and lead then: it gives up when
-// its time is over, and its batch, whose others have more time, goes on.
+// TestBatcherLeadsInTime has two calls wait for most of their time, and one of them lead then:
+// they give up when their time is over, and their batch, where another has more, goes on.
 func TestBatcherLeadsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldBatcher()
 		h.stallAll(t)
 		began := time.Now()
+		_, aDone := h.start(t.Context(), "a")
 		_, bDone := h.start(t.Context(), "b")
 		time.Sleep(700 * time.Millisecond)
 		c, cDone := h.start(t.Context(), "c")
 		h.free <- struct{}{}
-		if batch := <-h.sent; len(batch) != 2 {
-			t.Errorf("%d calls are sent, want b and c", len(batch))
+		if batch := <-h.sent; len(batch) != 3 {
+			t.Errorf("%d calls are sent, want a, b and c", len(batch))
 		}
-		if err := <-bDone; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
-			t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
+		for _, done := range []chan error{aDone, bDone} {
+			if err := <-done; !errors.Is(err, errGivenUp) || time.Since(began) != time.Second {
+				t.Errorf("given up after %v: %v, want 1s", time.Since(began), err)
+			}
 		}
 		h.free <- struct{}{} // all others have been given up by now
 		mustAnswer(t, c, cDone)
 		d, dDone := h.start(t.Context(), "d")
 		h.free <- struct{}{}
 		mustAnswer(t, d, dDone)
-		if len(h.flying) != 0 || len(h.queue) != 0 {
-			t.Errorf("%d batches fly still, %d calls wait", len(h.flying), len(h.queue))
-		}
+		h.mustRest(t)
 	})
 }
 
@@ -259,7 +273,8 @@ func TestBatcherCalledWhileLeaving(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d answered, %d given up", answered.Load(), givenUp.Load())
 	c := &call{keys: []string{"k"}}
-	if err := b.do(t.Context(), c, time.Minute); err != nil || c.reply.status != "k" || len(b.flying) != 0 || len(b.queue) != 0 {
-		t.Errorf("afterwards: %v, %d fly, %d wait", err, len(b.flying), len(b.queue))
+	if err := b.do(t.Context(), c, time.Minute); err != nil || c.reply.status != "k" {
+		t.Errorf("afterwards: %v, %q", err, c.reply.status)
 	}
+	b.mustRest(t)
 }

@@ -76,7 +76,9 @@ type call struct {
 
 	shared int // how many calls the round trip carried, this one too
 
-	called chan *flight // for the batcher: one to lead in, or nil when answered
+	// For the batcher, of a call that waits:
+	called chan *flight // one to lead in; or nil when it is answered; or overdue
+	until  time.Time    // when it is given up
 }
 
 // untraced is run without its span.
