@@ -130,23 +130,23 @@ var All = []Mutant{
 	// Issuing.
 	{
 		Name: "issue drops NX", By: "TestMiniredis/IssueAgainUsed",
-		Old: "if not call('SET', KEYS[i], rec, 'NX', 'EX', ARGV[at + 2]) then",
-		New: "if not call('SET', KEYS[i], rec, 'EX', ARGV[at + 2]) then",
+		Old: "if not call('SET', KEYS[i], made, 'NX', 'EX', ARGV[2]) then",
+		New: "if not call('SET', KEYS[i], made, 'EX', ARGV[2]) then",
 	},
 	{
 		Name: "issue sets no expiry", By: "TestWhatRedisHolds",
-		Old: "'NX', 'EX', ARGV[at + 2])",
+		Old: "'NX', 'EX', ARGV[2])",
 		New: "'NX')",
 	},
 	{
 		Name: "what is refused counts for the rate", By: "TestMiniredis/Rate",
-		Old: "      refused = KEYS[last]\n",
-		New: "      refused = KEYS[last]\n      call('SET', KEYS[last], string.format('%.0f', tat), 'PX', 3600000)\n",
+		Old: "      refused = rate\n",
+		New: "      refused = rate\n      call('SET', rate, string.format('%.0f', tat), 'PX', 3600000)\n",
 	},
 	{
 		Name: "a batch counts as one for the rate", By: "TestMiniredis/IssueBatch",
-		Old: " + n * ARGV[at + 5]\n",
-		New: " + ARGV[at + 5]\n",
+		Old: " + n * ARGV[5]\n",
+		New: " + ARGV[5]\n",
 	},
 	{
 		Name: "the rate has no end", By: "TestWhatRedisHolds",

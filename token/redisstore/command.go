@@ -15,7 +15,7 @@ import (
 // it, asks for the time and reads. So calls of one script that fly together are answered by
 // one run, where their records are on one server and, in a cluster, in one slot.
 type command struct {
-	calls []*call // of one script
+	calls []*call // of one script, and with the same arguments as far as those are shared
 	whole bool    // sent with the script's text, not its SHA-1
 	cmd   redis.Cmder
 }
@@ -27,6 +27,7 @@ func (s *Store) share(calls []*call) []*command {
 	}
 	type place struct {
 		script *script
+		same   sameArgs
 		slot   string
 	}
 	var cmds []*command
@@ -36,7 +37,7 @@ func (s *Store) share(calls []*call) []*command {
 			cmds = append(cmds, &command{calls: []*call{c}})
 			continue
 		}
-		at := place{script: c.script}
+		at := place{script: c.script, same: c.same}
 		if s.bySlot() {
 			at.slot = tag(c.keys[0])
 		}
@@ -60,7 +61,11 @@ func (s *Store) bySlot() bool {
 // prepare returns what is sent to Redis.
 func (cmd *command) prepare(ctx context.Context) redis.Cmder {
 	sc := cmd.calls[0].script
-	keys, args := 0, 0
+	var same []any
+	if s := cmd.calls[0].same; s != nil {
+		same = s.args()
+	}
+	keys, args := 0, len(same)
 	for _, c := range cmd.calls {
 		keys, args = keys+len(c.keys), args+len(c.args)
 	}
@@ -73,6 +78,7 @@ func (cmd *command) prepare(ctx context.Context) redis.Cmder {
 			all = append(all, key)
 		}
 	}
+	all = append(all, same...)
 	for _, c := range cmd.calls {
 		all = append(all, c.args...)
 	}

@@ -110,6 +110,56 @@ func TestCallsShareOneRun(t *testing.T) {
 	}
 }
 
+// TestIssuesThatDiffer has issues fly together that ask for different things: each gets its own.
+func TestIssuesThatDiffer(t *testing.T) {
+	asked := []token.NewRecords{
+		{TTL: time.Minute, Retention: time.Hour, Mode: token.Record},
+		{TTL: 2 * time.Minute, Retention: time.Hour, Mode: token.Record},
+		{TTL: time.Minute, Retention: 2 * time.Hour, Mode: token.Record},
+		{TTL: time.Minute, Retention: time.Hour, Mode: token.Delete},
+		{TTL: time.Minute, Retention: time.Hour, Mode: token.Record, Rate: token.Rate{PerMinute: 1e6, Burst: 1e6}},
+		{TTL: time.Minute, Retention: time.Hour, Mode: token.Record, Rate: token.Rate{PerMinute: 1, Burst: 1}},
+	}
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			var calls []*call
+			var want []string
+			for n := 2; n <= 3; n++ {
+				for _, ask := range asked {
+					ask.User = "alice"
+					for range n {
+						ask.IDs = append(ask.IDs, token.NewID())
+					}
+					calls, want = append(calls, s.issuing(ask)), append(want, "issued")
+				}
+				want[len(want)-1] = "limited" // more than at once
+			}
+			wantSaid(t, run(t, s, calls...), want...)
+			for i, c := range calls {
+				ask := asked[i%len(asked)]
+				for j, key := range c.keys[:2+i/len(asked)] {
+					if want[i] == "limited" {
+						if n := s.rdb.Exists(t.Context(), key).Val(); n != 0 {
+							t.Errorf("call %d, token %d: there is one", i, j)
+						}
+						continue
+					}
+					text := s.rdb.Get(t.Context(), key).Val()
+					rec, err := parseRecord(text)
+					if err != nil {
+						t.Fatalf("call %d, token %d: %v", i, j, err)
+					}
+					left := s.rdb.TTL(t.Context(), key).Val()
+					if rec.life != ask.TTL || rec.retention != ask.Retention || (text[1]&flagDelete != 0) != (ask.Mode == token.Delete) ||
+						left > ask.TTL+time.Second || left < ask.TTL-50*time.Second {
+						t.Errorf("call %d, token %d: %+v, %v left; want %+v", i, j, rec, left, ask)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestCallsOfSeveralSlots has calls for users of several slots fly together.
 func TestCallsOfSeveralSlots(t *testing.T) {
 	ring := newTestRing(t)
@@ -182,16 +232,17 @@ func TestOneCallIsRefusedByRedis(t *testing.T) {
 // TestFullMemoryRefusesAll has memory be full for calls that fly together, the first of which
 // its rate refuses.
 func TestFullMemoryRefusesAll(t *testing.T) {
-	ring := newTestRing(t)
 	s := New(redistest.Start(t).Client(), Options{})
-	rate := token.Rate{PerMinute: 1, Burst: 1}
-	_, warm := newIssue(s, ring, rate)
-	run(t, s, warm)
+	issuing := func(user token.User) *call {
+		return s.issuing(token.NewRecords{
+			IDs: []token.ID{token.NewID()}, User: user, Mode: token.Record, TTL: time.Minute, Retention: time.Minute,
+			Rate: token.Rate{PerMinute: 1, Burst: 1},
+		})
+	}
+	run(t, s, issuing("alice"))
 	s.rdb.ConfigSet(context.Background(), "maxmemory", "1")
-	_, limited := newIssue(s, ring, rate)
-	_, free := newIssue(s, ring, token.Rate{})
 	keys := s.rdb.DBSize(t.Context()).Val()
-	wantSaid(t, run(t, s, limited, free), "limited", "fault")
+	wantSaid(t, run(t, s, issuing("alice"), issuing("bob")), "limited", "fault")
 	if got := s.rdb.DBSize(t.Context()).Val(); got != keys {
 		t.Errorf("%d keys, want %d", got, keys)
 	}

@@ -53,18 +53,35 @@ func (s *Store) issuing(n token.NewRecords) *call {
 	for _, id := range n.IDs {
 		keys = append(keys, TokenKey(s.opts.Prefix, user, id))
 	}
-	life := int64(n.TTL / time.Second)
+	c := &call{script: issueScript, once: n.Mode == token.Delete}
+	same := issueArgs{count: len(n.IDs), mode: n.Mode, ttl: n.TTL, retention: n.Retention}
+	if n.Rate.PerMinute > 0 {
+		keys, same.rate = append(keys, RateKey(s.opts.Prefix, user)), n.Rate
+	}
+	c.keys, c.same = keys, same
+	return c
+}
+
+// issueArgs are what issue.lua is told.
+type issueArgs struct {
+	count          int
+	mode           token.Mode
+	ttl, retention time.Duration
+	rate           token.Rate // the zero Rate does not limit
+}
+
+func (a issueArgs) args() []any {
+	life := int64(a.ttl / time.Second)
 	state := []byte{recordVersion, stateIssued}
-	if n.Mode == token.Delete {
+	if a.mode == token.Delete {
 		state[1] |= flagDelete
 	}
 	var spans [8]byte
 	binary.BigEndian.PutUint32(spans[:4], uint32(life))
-	binary.BigEndian.PutUint32(spans[4:], uint32(n.Retention/time.Second))
-	args := []any{len(n.IDs), life + 1, state, spans[:], "", ""}
-	if n.Rate.PerMinute > 0 {
-		keys = append(keys, RateKey(s.opts.Prefix, user))
-		args[4], args[5] = float64(time.Minute/time.Microsecond)/float64(n.Rate.PerMinute), n.Rate.Burst
+	binary.BigEndian.PutUint32(spans[4:], uint32(a.retention/time.Second))
+	args := []any{a.count, life + 1, state, spans[:], "", ""}
+	if a.rate.PerMinute > 0 {
+		args[4], args[5] = float64(time.Minute/time.Microsecond)/float64(a.rate.PerMinute), a.rate.Burst
 	}
-	return &call{script: issueScript, keys: keys, args: args, once: n.Mode == token.Delete}
+	return args
 }

@@ -1,11 +1,11 @@
--- Makes the records of new tokens, for several calls at once: each call's all or none. Or
--- finds those that an earlier send of the same call has made.
--- KEYS     for each call: its tokens' records, and the user's rate where it is limited
--- ARGV     for each call:
---   + 1    how many tokens       + 2  seconds until Redis drops an unused record
---   + 3    version and state     + 4  life and retention, each as in a record
---   + 5    µs between two tokens in the long run; '' where the call is not limited
---   + 6    how many at once
+-- Makes the records of new tokens, for several calls at once that ask for the same: each
+-- call's all or none. Or finds those that an earlier send of the same call has made.
+-- KEYS     for each call: its tokens' records, and the user's rate where calls are limited
+-- ARGV[1]  how many tokens a call is for
+-- ARGV[2]  seconds until Redis drops an unused record
+-- ARGV[3]  version and state       ARGV[4]  life and retention, each as in a record
+-- ARGV[5]  µs between two tokens in the long run; '' where calls are not limited
+-- ARGV[6]  how many at once
 -- returns  for each call, in order:
 --          issued              made; the time is their issued_at
 --          issued record       an earlier send had made them; the first's record
@@ -14,45 +14,43 @@
 -- The first write is a SET, so that it is refused while Redis is full; GETEX comes only
 -- where all were refused.
 
+local n, limited = tonumber(ARGV[1]), ARGV[5] ~= ''
+local made = ARGV[3] .. stamp .. ARGV[4]
 local wrote, refused
 
--- Answers the call whose keys stand behind KEYS[before], and its arguments behind ARGV[at];
--- and where it stands that its last key does.
-local function answer(before, at)
-  local n = tonumber(ARGV[at + 1])
-  local last, us, tat = before + n
-  if ARGV[at + 5] ~= '' then
-    last = last + 1
+-- Answers the call whose keys stand behind KEYS[before].
+local function answer(before)
+  local rate, us, tat = KEYS[before + n + 1]
+  if limited then
     us = time[1] * 1000000 + time[2]
-    tat = math.max(tonumber(call('GET', KEYS[last]) or 0), us) + n * ARGV[at + 5]
-    local over = tat - us - ARGV[at + 6] * ARGV[at + 5]
+    tat = math.max(tonumber(call('GET', rate) or 0), us) + n * ARGV[5]
+    local over = tat - us - ARGV[6] * ARGV[5]
     if over > 0 then
       local rec = call('GET', KEYS[before + 1])
       if rec then
-        return 'issued ' .. stamp .. rec, last
+        return 'issued ' .. stamp .. rec
       end
-      refused = KEYS[last]
-      return 'limited ' .. stamp .. string.format('%.0f', math.ceil(over)), last
+      refused = rate
+      return 'limited ' .. stamp .. string.format('%.0f', math.ceil(over))
     end
   end
-  local rec = ARGV[at + 3] .. stamp .. ARGV[at + 4]
   for i = before + 1, before + n do
-    if not call('SET', KEYS[i], rec, 'NX', 'EX', ARGV[at + 2]) then
+    if not call('SET', KEYS[i], made, 'NX', 'EX', ARGV[2]) then
       -- An earlier send has made the first, and with it all.
-      return (i == before + 1 and 'issued ' or 'taken ') .. stamp .. call('GET', KEYS[i]), last
+      return (i == before + 1 and 'issued ' or 'taken ') .. stamp .. call('GET', KEYS[i])
     end
     wrote = true
   end
-  if tat then
+  if limited then
     local left = math.max(1, math.ceil((tat - us) / 1000))
-    call('SET', KEYS[last], string.format('%.0f', tat), 'PX', string.format('%.0f', left))
+    call('SET', rate, string.format('%.0f', tat), 'PX', string.format('%.0f', left))
   end
-  return 'issued ' .. stamp, last
+  return 'issued ' .. stamp
 end
 
-local answers, last = {}, 0
-for at = 0, #ARGV - 6, 6 do
-  answers[#answers + 1], last = answer(last, at)
+local answers, each = {}, limited and n + 1 or n
+for before = 0, #KEYS - each, each do
+  answers[#answers + 1] = answer(before)
 end
 if refused and not wrote then
   call('GETEX', refused)

@@ -21,7 +21,8 @@ func TokenKey(prefix string, u token.UserHash, id token.ID) string {
 // or PREFIX:k:{TAG}, and the 16 raw bytes of the ID. Its length does not depend on u.
 func RecordKey(prefix string, kind token.Kind, u token.UserHash, id token.ID) string {
 	letter := [...]string{token.OfToken: "t", token.OfKey: "k"}[kind]
-	b := tagged(make([]byte, 0, len(prefix)+len(":t:{}")+tagLen+len(id)), prefix, letter, u.String())
+	var room [64]byte // for any usual prefix
+	b := tagged(room[:0], prefix, letter, u.String())
 	return string(append(b, id[:]...))
 }
 

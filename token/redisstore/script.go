@@ -39,8 +39,9 @@ type script struct {
 	change bool   // whether it writes, so that replicas may be waited for
 	source string
 	sha    string
-	// several: it takes the keys and arguments of any number of calls, one after another, and
-	// answers with a reply for each; else those of one call, and answers with its reply.
+	// several: it takes the keys and arguments of any number of calls, one after another, behind
+	// the arguments that they have in common, and answers with a reply for each; else those of
+	// one call, and answers with its reply.
 	several bool
 }
 
@@ -64,10 +65,15 @@ type reply struct {
 	record string
 }
 
+// sameArgs make arguments. Calls of one script whose sameArgs are equal may share a run, and
+// those arguments.
+type sameArgs interface{ args() []any }
+
 // call is one script with what it is told, and then what it said.
 type call struct {
 	script *script
 	keys   []string // the first is the one whose server is asked
+	same   sameArgs // the first arguments; nil: none
 	args   []any
 	once   bool // never sent twice by go-redis
 
