@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,22 +58,27 @@ func (c *call) end() {
 	}
 	took := time.Since(c.began)
 	c.srv.opts.Metrics.request(c, took)
-	for _, o := range c.outcomes() {
-		c.srv.opts.Metrics.outcome(c.op, &o)
-		c.srv.log(c, &o, took)
+	for o := range c.outcomes {
+		c.srv.opts.Metrics.outcome(c.op, o)
+		c.srv.log(c, o, took)
 	}
 }
 
-// outcomes returns what is to be counted and logged: a batch's items, unless the batch was
-// refused whole.
-func (c *call) outcomes() []outcome {
-	if c.status < http.StatusBadRequest && c.items != nil {
-		return c.items
+// outcomes is the sequence of what is to be counted and logged: a batch's items, unless the
+// batch was refused whole.
+func (c *call) outcomes(yield func(*outcome) bool) {
+	if c.status >= http.StatusBadRequest || c.items == nil {
+		if c.outcome.status == 0 {
+			c.outcome.status = c.status
+		}
+		yield(&c.outcome)
+		return
 	}
-	if c.outcome.status == 0 {
-		c.outcome.status = c.status
+	for i := range c.items {
+		if !yield(&c.items[i]) {
+			return
+		}
 	}
-	return []outcome{c.outcome}
 }
 
 // ctx returns the request's context: it ends when the caller hangs up.
@@ -84,11 +90,13 @@ func (c *call) succeed(body any) error {
 		c.write(c.success, nil, nil)
 		return nil
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
+	buf := bodies.Get().(*bytes.Buffer)
+	defer recycle(buf)
+	buf.Reset()
+	if err := json.MarshalWrite(buf, body); err != nil {
 		return c.fail(fmt.Errorf("encode the answer: %w", err))
 	}
-	c.write(c.success, typeJSON, b)
+	c.write(c.success, typeJSON, buf.Bytes())
 	return nil
 }
 

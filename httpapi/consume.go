@@ -89,7 +89,7 @@ func (item *consumption) consumed(o *outcome, got token.Consumed) wire.ConsumeRe
 	o.code, o.status = codeConsumed, http.StatusOK
 	o.takeover, o.replayed, o.fence = got.Takeover, got.Replayed, got.Fence
 	return wire.ConsumeResponse{
-		Outcome: wire.OutcomeConsumed, Ref: string(item.Token.Ref()), User: string(item.User), Purpose: string(item.purpose),
+		Outcome: wire.OutcomeConsumed, Ref: o.ref, User: string(item.User), Purpose: string(item.purpose),
 		UsedAt: wire.TimeOf(got.UsedAt), Takeover: got.Takeover, Replayed: got.Replayed,
 	}
 }

@@ -28,7 +28,11 @@ func (c *call) decode(req any) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
-	if _, err := buf.ReadFrom(http.MaxBytesReader(c.echo.Response().Writer, r.Body, limit)); err != nil {
+	body := r.Body
+	if r.ContentLength < 0 { // else the server lets no more of it through than that
+		body = http.MaxBytesReader(c.echo.Response().Writer, body, limit)
+	}
+	if _, err := buf.ReadFrom(body); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return tooLarge(limit)
 		}

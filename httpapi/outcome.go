@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"example.com/tokend/httpapi/wire"
@@ -143,7 +144,8 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 	if c.caller.Kind != 0 {
 		caller = c.caller.Caller()
 	}
-	attrs := append(make([]slog.Attr, 0, 20),
+	kept := lineAttrs.Get().(*[]slog.Attr)
+	attrs := append((*kept)[:0],
 		slog.String("op", c.op),
 		slog.String("code", o.code),
 		slog.String("next", string(o.next)),
@@ -173,9 +175,16 @@ func (s *Server) log(c *call, o *outcome, took time.Duration) {
 	// Not by the Logger's own methods: they look up who calls them, which costs more than
 	// to write the line.
 	r := slog.NewRecord(c.began.Add(took), level, "outcome", 0)
-	r.AddAttrs(attrs...)
-	h.Handle(ctx, r) // an error has nowhere to go but to the log
+	r.AddAttrs(slog.Attr{Value: slog.GroupValue(attrs...)}) // a group without a name: it is not copied
+	h.Handle(ctx, r)                                        // an error has nowhere to go but to the log
+	clear(attrs)
+	*kept = attrs
+	lineAttrs.Put(kept)
 }
+
+// lineAttrs holds room for a line's attributes, which were a seventh of all that a request
+// allocates.
+var lineAttrs = sync.Pool{New: func() any { attrs := make([]slog.Attr, 0, 20); return &attrs }}
 
 // traceparent returns the trace id of h's traceparent (W3C Trace Context, version 00), or
 // nothing where there is no valid one.

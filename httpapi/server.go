@@ -47,7 +47,7 @@ type Options struct {
 	Callers Callers
 	Ping    func(context.Context) error // asks the store whether it can serve
 	Metrics *Metrics
-	Log     *slog.Logger
+	Log     *slog.Logger // its handler must be done with a record's attributes when it returns
 
 	Outcomes  Outcomes
 	LogUser   LogUser

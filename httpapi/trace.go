@@ -58,7 +58,7 @@ func (c *call) endSpan() {
 	}
 	if c.span.IsRecording() && c.status != 0 {
 		c.span.SetAttributes(semconv.HTTPResponseStatusCode(c.status))
-		for _, o := range c.outcomes() {
+		for o := range c.outcomes {
 			if o.fault {
 				c.span.SetStatus(codes.Error, "")
 				c.span.SetAttributes(semconv.ErrorTypeKey.String(o.code))

@@ -14,7 +14,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		// What lives is a few megabytes, what a request leaves behind a few kilobytes: to
 		// collect that less often costs little memory and saves a twentieth of the time.
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(800)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

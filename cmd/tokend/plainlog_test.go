@@ -26,7 +26,10 @@ func TestPlainJSON(t *testing.T) {
 			rapid.Map(rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1e-6, 1e-7, 1e20, 1e21}), slog.Float64Value),
 			rapid.Just(slog.AnyValue(errors.New("an error"))),
 			rapid.Just(slog.DurationValue(time.Second)),
-			rapid.Just(slog.GroupValue(slog.String("in", "a group"))),
+			rapid.SampledFrom([]slog.Value{
+				slog.GroupValue(), slog.GroupValue(slog.String("in", "a group")),
+				slog.GroupValue(slog.Int("", 1), slog.Group("", "a", "b"), slog.Group("named", "a", true)),
+			}),
 		).Draw(t, "value")
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -37,7 +40,7 @@ func TestPlainJSON(t *testing.T) {
 		level := slog.Level(rapid.IntRange(-5, 9).Draw(t, "level"))
 		r := slog.NewRecord(at, level, rapid.OneOf(rapid.String(), rapid.Just("outcome")).Draw(t, "message"), 0)
 		for range rapid.IntRange(0, 20).Draw(t, "attributes") {
-			key := rapid.OneOf(rapid.StringMatching(`[a-z_]+`), rapid.String()).Draw(t, "key")
+			key := rapid.OneOf(rapid.StringMatching(`[a-z_]+`), rapid.String(), rapid.Just("")).Draw(t, "key")
 			r.AddAttrs(slog.Attr{Key: key, Value: values.Draw(t, "value")})
 		}
 		var want, got bytes.Buffer
@@ -79,7 +82,7 @@ func BenchmarkOutcomeLine(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := slog.New(h)
 			for b.Loop() {
-				l.LogAttrs(context.Background(), slog.LevelInfo, "outcome", line...)
+				l.LogAttrs(context.Background(), slog.LevelInfo, "outcome", slog.Attr{Value: slog.GroupValue(line...)})
 			}
 		})
 	}

@@ -1,9 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 )
 
 // RequestID returns the id that h's request brings along, if it is 1 to 64 of
@@ -12,8 +13,10 @@ func RequestID(h http.Header) string {
 	if ids := h[HeaderRequestID]; len(ids) == 1 && ValidRequestID(ids[0]) {
 		return ids[0]
 	}
-	// It names a request and is no secret.
-	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
+	var id [16]byte // it names a request and is no secret
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return hex.EncodeToString(id[:])
 }
 
 // ValidRequestID tells whether id is 1 to 64 of [A-Za-z0-9._-].
