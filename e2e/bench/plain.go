@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"example.com/tokend/httpapi"
 	"example.com/tokend/httpapi/auth"
+	"example.com/tokend/internal/lazyconn"
 	"example.com/tokend/token"
 	"example.com/tokend/token/redisstore"
 )
@@ -101,10 +103,14 @@ func servePlain(addr, redisAddr string, w *way) error {
 		Tokens: tokens, Callers: callers, Ping: func(ctx context.Context) error { return store.Ping(ctx) },
 		Metrics: metrics, Log: slog.New(slog.NewJSONHandler(newTardy(out), nil)), Outcomes: outcomes, LogUser: user,
 	})
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
 	return (&http.Server{
-		Addr: addr, Handler: api,
+		Handler:           api,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-	}).ListenAndServe()
+	}).Serve(lazyconn.Listener(l, 250*time.Millisecond))
 }
 
 // tardy writes a hundred times a second: the least that a log can cost.

@@ -1,10 +1,9 @@
 package wire
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 )
 
 // RequestID returns the id that h's request brings along, if it is 1 to 64 of
@@ -13,10 +12,9 @@ func RequestID(h http.Header) string {
 	if ids := h[HeaderRequestID]; len(ids) == 1 && ValidRequestID(ids[0]) {
 		return ids[0]
 	}
-	var id [16]byte // it names a request and is no secret
-	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
-	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
-	return hex.EncodeToString(id[:])
+	var room [26]byte // it names a request and is no secret
+	id := strconv.AppendUint(room[:0], rand.Uint64(), 36)
+	return string(strconv.AppendUint(id, rand.Uint64(), 36))
 }
 
 // ValidRequestID tells whether id is 1 to 64 of [A-Za-z0-9._-].
