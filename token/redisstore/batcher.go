@@ -248,6 +248,13 @@ func (b *batcher) moving(f *flight) bool {
 	return false
 }
 
+// rests tells whether nothing flies.
+func (b *batcher) rests() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.flying) == 0
+}
+
 // newFlight adds one. b.mu is held.
 func (b *batcher) newFlight() *flight {
 	f := &flight{since: time.Now()}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 )
 
 // heldBatcher is a batcher whose batches are in flight until the test lets them go.
@@ -277,4 +280,47 @@ func TestBatcherCalledWhileLeaving(t *testing.T) {
 		t.Errorf("afterwards: %v, %q", err, c.reply.status)
 	}
 	b.mustRest(t)
+}
+
+// TestBatchersOfServersThatLeave has servers of a cluster leave: what is kept of each is let go
+// of when another comes, unless it has something under way.
+func TestBatchersOfServersThatLeave(t *testing.T) {
+	s := New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), Options{})
+	defer s.rdb.Close()
+	client := func() *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	kept := func() (n int) {
+		s.batchers.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	stays, flies, left := client(), client(), client()
+	for _, c := range []*redis.Client{stays, flies, left} {
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.batcher(c)
+	}
+	if n := kept(); n != 3 {
+		t.Fatalf("%d batchers for 3 servers", n)
+	}
+	b := s.batcher(flies)
+	b.mu.Lock()
+	f := b.newFlight()
+	b.mu.Unlock()
+	left.Close()
+	flies.Close()
+	s.batcher(client())
+	if _, there := s.batchers.Load(left); there || kept() != 3 || s.batcher(flies) != b {
+		t.Errorf("%d batchers, want those of the one that stays, the one that flies and the new one", kept())
+	}
+	b.mu.Lock()
+	b.next(f)
+	b.mu.Unlock()
+	s.batcher(client())
+	if _, there := s.batchers.Load(flies); there {
+		t.Error("what had something under way is kept for ever")
+	}
 }

@@ -25,8 +25,23 @@ func (s *Store) batcher(nd node) *batcher {
 	if b, ok := s.batchers.Load(nd); ok {
 		return b.(*batcher)
 	}
-	b, _ := s.batchers.LoadOrStore(nd, &batcher{send: func(ctx context.Context, calls []*call) { s.runSafely(ctx, nd, calls) }})
+	b, known := s.batchers.LoadOrStore(nd, &batcher{send: func(ctx context.Context, calls []*call) { s.runSafely(ctx, nd, calls) }})
+	if !known {
+		s.forgetGone(nd)
+	}
 	return b.(*batcher)
+}
+
+// forgetGone lets go of the batchers of servers that have left: a cluster in which servers come
+// and go would leave ever more behind. What has no connection and nothing under way is taken
+// for gone; where that is wrong, the server's next call makes a new batcher.
+func (s *Store) forgetGone(found node) {
+	s.batchers.Range(func(nd, b any) bool {
+		if nd != found && nd.(node).PoolStats().TotalConns == 0 && b.(*batcher).rests() {
+			s.batchers.Delete(nd)
+		}
+		return true
+	})
 }
 
 // eachNode parts n things by the servers that hold their keys and calls run for each
