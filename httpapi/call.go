@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -33,11 +34,20 @@ type call struct {
 }
 
 func (s *Server) begin(ec echo.Context, op string) *call {
-	c := &call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
+	c := calls.Get().(*call)
+	*c = call{srv: s, echo: ec, op: op, began: time.Now(), success: http.StatusOK}
 	c.requestID = wire.RequestID(ec.Request().Header)
 	setCommon(ec.Response().Header(), c.requestID)
 	c.beginSpan()
 	return c
+}
+
+// calls holds calls that have ended: nobody knows of one any more by then.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (c *call) recycle() {
+	*c = call{}
+	calls.Put(c)
 }
 
 // setCommon sets the headers that every answer has.
@@ -49,6 +59,7 @@ func setCommon(h http.Header, requestID string) {
 
 // end answers a panic, then counts and logs the outcome. It is deferred.
 func (c *call) end() {
+	defer c.recycle()
 	defer c.endSpan()
 	if p := recover(); p != nil {
 		if p == http.ErrAbortHandler {
