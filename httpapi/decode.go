@@ -36,7 +36,10 @@ func (c *call) decode(req any) error {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return tooLarge(limit)
 		}
-		return &problemError{code: wire.CodeInvalidRequest, detail: "the body could not be read to its end", cause: err}
+		return &problemError{
+			code: wire.CodeInvalidRequest, field: "body", cause: err,
+			detail: "body must come whole, within 20 s, and be as long as Content-Length says",
+		}
 	}
 	if err := checkType(r.Header, buf.Len() == 0); err != nil {
 		return err

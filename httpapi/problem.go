@@ -93,7 +93,11 @@ func problemOf(err error) *wire.Problem {
 		if f.Unknown {
 			return newProblem(wire.CodeOutcomeUnknown, "the store's answer was lost: the token may have been used by this call; look for the business record")
 		}
-		p := newProblem(wire.CodeStoreUnavailable, "the store cannot be asked at the moment: send the same request again, with the same attempt if it has one")
+		detail := "the store cannot be asked at the moment: send the same request again, with the same attempt if it has one"
+		if errors.Is(err, token.ErrBusy) {
+			detail = tooMany
+		}
+		p := newProblem(wire.CodeStoreUnavailable, detail)
 		p.RetryAfter = retrySoon
 		return p
 	}

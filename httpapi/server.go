@@ -68,7 +68,7 @@ type Server struct {
 	ready    *readiness
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
-	busy     atomic.Int64 // calls being answered, but for those that wait
+	busy     atomic.Int64 // calls being answered, but for those that wait for a body or a claim
 	waiting  atomic.Int64 // calls that may wait for a claim to end
 }
 
@@ -156,8 +156,7 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 	return func(ec echo.Context) error {
 		c := s.begin(ec, op)
 		defer c.end()
-		defer s.busy.Add(-1)
-		if s.busy.Add(1) > maxBusy {
+		if s.busy.Load() >= maxBusy {
 			return c.fail(errOverloaded)
 		}
 		var err error
@@ -172,6 +171,11 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 		if err := c.decode(req); err != nil {
 			return c.fail(err)
 		}
+		// It counts from here on: who sends a body slowly holds nobody else up.
+		defer s.busy.Add(-1)
+		if s.busy.Add(1) > maxBusy {
+			return c.fail(errOverloaded)
+		}
 		resp, err := do(c, req)
 		if err != nil {
 			return c.fail(err)
@@ -185,11 +189,9 @@ func handle[Req, Resp any](s *Server, op string, admit func(auth.Identity) error
 // is what is done in a tenth of a second.
 const maxBusy = 2048
 
-var errOverloaded = &problemError{
-	code:   wire.CodeStoreUnavailable,
-	detail: "the service has more calls than it can answer in time: send the same request again, with the same attempt if it has one",
-	retry:  retrySoon,
-}
+var errOverloaded = &problemError{code: wire.CodeStoreUnavailable, detail: tooMany, retry: retrySoon}
+
+const tooMany = "the service has more calls than it can answer in time: send the same request again, with the same attempt if it has one"
 
 // Who may call what.
 func issuers(id auth.Identity) error {

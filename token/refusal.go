@@ -1,6 +1,9 @@
 package token
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Reason is why a call was refused: one of the Err values below, to be compared with
 // errors.Is. What it says of one token is in the [Refusal] around it.
@@ -67,6 +70,10 @@ func (r *Refusal) Error() string {
 }
 
 func (r *Refusal) Unwrap() error { return r.Reason }
+
+// ErrBusy is why a [Fault] is one where the store has more calls than it can answer in time:
+// it was not asked.
+var ErrBusy = errors.New("more calls than can be answered in time")
 
 // Fault is the lack of an answer: the store could not be asked, or did not reply. Sending
 // the same call again, with the same attempt, is safe and tells, unless Unknown is set.

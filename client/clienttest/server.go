@@ -6,8 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +39,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	closers []func() // to be called last first
+	closed  atomic.Bool
 }
 
 // New starts a tokend that ends with t. It shares nothing with any other, so tests that
@@ -141,6 +147,7 @@ func (s *Server) callers(log *slog.Logger) (*auth.Authenticator, error) {
 // Close ends the tokend that [Start] started. That of New ends by itself; a test closes it
 // early where nothing is to get through any more. Closing twice is the same as once.
 func (s *Server) Close() {
+	s.closed.Store(true)
 	s.mu.Lock()
 	closers := s.closers
 	s.closers = nil
@@ -169,12 +176,27 @@ func (s *Server) UserClient(user string, opts ...client.Option) *client.Client {
 }
 
 func (s *Server) client(cr client.Credential, opts []client.Option) *client.Client {
-	c, err := client.New(s.URL, cr, append([]client.Option{client.Backoff(atOnce)}, opts...)...)
+	c, err := client.New(s.URL, cr, append([]client.Option{client.Backoff(atOnce), client.HTTPClient(s.httpClient())}, opts...)...)
 	if err != nil {
 		panic(fmt.Errorf("clienttest: %w", err)) // an option of the test's own is wrong
 	}
 	s.atEnd(c.CloseIdleConnections)
 	return c
+}
+
+// httpClient returns one that finds nobody when the server is closed. By then another
+// program, or another test's server, may listen where it did.
+func (s *Server) httpClient() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 256
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if s.closed.Load() {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		return dial(ctx, network, addr)
+	}
+	return &http.Client{Transport: t}
 }
 
 func atOnce(int, time.Duration) time.Duration { return 0 }

@@ -8,8 +8,11 @@ import (
 	"go/parser"
 	"go/token"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +39,26 @@ func ExampleStart() {
 	_, err = c.Consume(ctx, "alice", t.Value)
 	fmt.Println(errors.Is(err, client.ErrExpired))
 	// Output: true
+}
+
+// A closed server's clients find nobody, even if another has taken its port.
+func TestClosedPort(t *testing.T) {
+	t.Parallel()
+	tokend := clienttest.New(t)
+	c := tokend.Client()
+	if _, err := c.Issue(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	tokend.Close()
+	// Where this fails, another test has the port: so much the better.
+	if l, err := net.Listen("tcp", strings.TrimPrefix(tokend.URL, "http://")); err == nil {
+		other := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another server was asked") })}
+		go other.Serve(l)
+		defer other.Close()
+	}
+	if _, err := c.Issue(t.Context(), "alice"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("after the server was closed: %v", err)
+	}
 }
 
 // What the manual shows are tests that run.

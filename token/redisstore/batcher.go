@@ -3,10 +3,13 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"example.com/tokend/token"
 )
 
 // batcher has calls to one server that are under way at the same time share round trips:
@@ -54,7 +57,7 @@ const (
 )
 
 var (
-	errQueueFull = errors.New("too many calls wait for the server")
+	errQueueFull = fmt.Errorf("%w: too many calls wait for the server", token.ErrBusy)
 	errGivenUp   = errors.New("not answered within the timeout")
 )
 

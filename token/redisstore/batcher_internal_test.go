@@ -12,6 +12,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"example.com/tokend/token"
 )
 
 // heldBatcher is a batcher whose batches are in flight until the test lets them go.
@@ -224,8 +226,8 @@ func TestBatcherQueueIsBounded(t *testing.T) {
 		}
 		began := time.Now()
 		_, done := h.start(t.Context(), "one too many")
-		if err := <-done; !errors.Is(err, errQueueFull) || time.Since(began) != 0 {
-			t.Errorf("above the bound: %v after %v, want %v at once", err, time.Since(began), errQueueFull)
+		if err := <-done; !errors.Is(err, token.ErrBusy) || time.Since(began) != 0 {
+			t.Errorf("above the bound: %v after %v, want %v at once", err, time.Since(began), token.ErrBusy)
 		}
 		for range 1 + maxQueue/maxBatch {
 			h.free <- struct{}{}
