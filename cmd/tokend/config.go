@@ -22,7 +22,8 @@ func newConfig(p *program) *cobra.Command {
 		Short: "Print what is in force and where it comes from, secrets masked",
 		Long: `Print each setting, its value and where that comes from: flags over environment variables
 over the YAML file over defaults. Secrets are masked. What is wrong with the settings that
-are given is said too; what serve requires may be missing.`,
+are given is said too, and the exit status is 2 then. Where they lack what serve requires,
+that is said on standard error, and is nothing wrong.`,
 		Example: `  tokend config
   TOKEND_TOKENS_TTL=10m tokend config --config tokend.yaml`,
 		Args: noArgs,
@@ -36,7 +37,15 @@ are given is said too; what serve requires may be missing.`,
 			if err := printConfig(p.stdout, cfg); err != nil {
 				return err
 			}
-			return faults.Err()
+			if err := faults.Err(); err != nil {
+				return err
+			}
+			lacks := new(config.Faults)
+			cfg.Require(lacks)
+			if err := lacks.Err(); err != nil {
+				fmt.Fprintf(p.stderr, "tokend: serve would not start with these settings: %v\n", err)
+			}
+			return nil
 		},
 	}
 	config.Register(cmd.Flags())

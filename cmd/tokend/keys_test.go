@@ -153,6 +153,9 @@ func TestConfigCommand(t *testing.T) {
 	if got.status != exitOK || strings.Contains(got.stdout+got.stderr, canary) {
 		t.Fatalf("%+v", got)
 	}
+	if !strings.HasPrefix(got.stderr, "tokend: serve would not start with these settings: a fault in the configuration:\n  --signing-keys,") {
+		t.Errorf("of what serve lacks it says %q", got.stderr)
+	}
 	lines := map[string]string{}
 	for line := range strings.Lines(got.stdout) {
 		name, rest, _ := strings.Cut(line, " ")
