@@ -6,21 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"runtime"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/net/netutil"
 
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi"
 	"example.com/tokend/httpapi/auth"
-	"example.com/tokend/internal/lazyconn"
 	"example.com/tokend/token"
 	"example.com/tokend/token/redisstore"
 )
@@ -195,93 +188,4 @@ func (s *service) close() {
 		}
 	}
 	s.parts.close()
-}
-
-// listener is a server and where it listens.
-type listener struct {
-	net.Listener
-	server *http.Server
-	open   atomic.Int64 // connections
-	unused sync.Map     // those of them that no request has come by
-}
-
-// listen listens on addr, which is the setting called name.
-func listen(name, addr string, h http.Handler, log *slog.Logger) (*listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		dashed := strings.ReplaceAll(name, "_", "-")
-		return nil, fmt.Errorf("--%s, TOKEND_%s, %s in YAML: %w", dashed, strings.ToUpper(name), name, err)
-	}
-	ln := &listener{Listener: lazyconn.Listener(netutil.LimitListener(l, maxConns), patience), server: newServer(h, log)}
-	ln.server.ConnState = ln.note
-	return ln, nil
-}
-
-// note is the server's ConnState.
-func (l *listener) note(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		l.open.Add(1)
-		l.unused.Store(c, nil)
-	case http.StateActive:
-		l.unused.Delete(c)
-	case http.StateClosed, http.StateHijacked:
-		l.open.Add(-1)
-		l.unused.Delete(c)
-	}
-}
-
-// cutOff tells whether a Shutdown that came to its deadline left a request unanswered. It
-// waits some seconds for the first one of each new connection, too, and browsers and
-// proxies open some that they never use.
-func (l *listener) cutOff() bool {
-	n := l.open.Load()
-	l.unused.Range(func(any, any) bool {
-		n--
-		return true
-	})
-	return n > 0
-}
-
-// maxConns bounds a listener's connections. Those beyond it wait to be accepted, so that a
-// flood of them costs the callers that are there nothing.
-const maxConns = 10_000
-
-// patience is how late it may be noticed, about, that a client has gone whose call is being
-// answered. Only a call that waits for a claim to end is ended by that.
-const patience = 250 * time.Millisecond
-
-// newServer returns a server that no caller can hold up. A long call waits 30 s for its
-// answer.
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       20 * time.Second,
-		WriteTimeout:      time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-}
-
-// serve serves in the background and sends its error, if it is not the end.
-func (l *listener) serve(failed chan<- error) {
-	go func() {
-		var err error
-		if l.server.TLSConfig != nil {
-			err = l.server.ServeTLS(l.Listener, "", "")
-		} else {
-			err = l.server.Serve(l.Listener)
-		}
-		if !errors.Is(err, http.ErrServerClosed) {
-			failed <- err
-		}
-	}()
-}
-
-// close ends the server at once, or the listener where it was never served.
-func (l *listener) close() {
-	l.server.Close()
-	l.Listener.Close()
 }
