@@ -142,18 +142,22 @@ set-up, which no user can mend.`,
 	},
 	wire.CodeStoreUnavailable: {
 		Means: `The service could not ask its store, or had no answer in time: it is down,
-full, restarting or too slow. Or the keys that verify JWTs could not be fetched.
-Nobody is told "consumed" in such a case, but the request may have reached the
-store.`,
+full, restarting or too slow. Or there are more calls than the service can answer
+in time, or the keys that verify JWTs could not be fetched: detail says so, and
+the store was not asked. Nobody is told "consumed" in any of these cases; but
+where the store was asked, the token may be used by this very request.`,
 		Do: `Wait as long as Retry-After says and send the same request with the same
 attempt again, a few times: that is safe even if the first try got through. Make
 the attempt up yourself, once for each request that you serve; left out, each
 try is an attempt of its own, and the second may read the first as token_used.
 Never do the work without a success, and never relay this answer to a browser:
 its retry would be another attempt. When you give up, look for the business
-record; if there is none, show the form with a fresh token.`,
-		Show: `"We cannot take this at the moment. Please try again in a minute", with
-everything that was filled in.`,
+record; if there is none, show the form with a fresh token, as soon as there is
+one to be had. The same form sent again is another attempt: where the first one
+has used the token it ends in token_used, with nothing done by anybody.`,
+		Show: `The record, if you find it. If not: "We cannot take this at the moment. Please
+try again in a minute", and then the form with a fresh token and everything that
+was filled in.`,
 	},
 	wire.CodeOutcomeUnknown: {
 		Means: `The request reached the store, and the answer was lost. The token was issued in
@@ -286,8 +290,10 @@ have been carried out or not.`,
 		Do: `Send the same request with the same attempt again, a few times: in record
 mode that is safe even if the first try got through. If it stays, give
 request_id to whoever runs tokend: it leads to the cause in the log. Never do
-the work without a success.`,
-		Show: `"Something went wrong on our side. Please try again in a minute", with
-everything that was filled in.`,
+the work without a success. When you give up, look for the business record; if
+there is none, show the form with a fresh token: the old one may be used.`,
+		Show: `The record, if you find it. If not: "Something went wrong on our side. Please
+try again in a minute", and then the form with a fresh token and everything that
+was filled in.`,
 	},
 }
