@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"example.com/tokend/client"
 	"example.com/tokend/config"
 	"example.com/tokend/httpapi/wire"
 	"example.com/tokend/internal/devredis"
@@ -26,33 +29,42 @@ type benchOptions struct {
 	warmup   time.Duration
 	double   float64 // the share of consumes that two attempts make at once
 	timeout  time.Duration
+
+	maxFaults float64 // the share of calls that may end in a fault
 }
 
 func newBench(p *program) *cobra.Command {
 	c := &caller{p: p}
 	var o benchOptions
 	var progress bool
+	own := pflag.NewFlagSet("own", pflag.ContinueOnError) // what a service of its own reads
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a service: issue and consume tokens under load, and check every answer",
 		Long: `Issue and consume tokens under load, and tell how many calls a second were answered and what
 they took: the median of the rounds, and a histogram of all of them. The credential must be
-a service's that may issue and consume.
+a service's that may issue and consume; a user's JWT is not enough.
 
 By default it is a closed loop: each of --callers sends its next call when it has its
 answer, which finds what the service can do at most. With --rate it is an open one: so many
 calls a second arrive on their own, as users do (Poisson), half of them issue, and what a
 call takes counts from when it was to arrive, so that a stall is charged for all who came
-meanwhile. Arrivals that find --callers under way are dropped and told; late ones, which
-the bench itself began too late, too.
+meanwhile, as far as they are answered. Arrivals that find --callers under way are dropped
+and told; late ones, which the bench itself began too late, too. Where these are many, the
+bench was the limit, and it says so.
 
 Every answer is checked. A share of the consumes (--double) is made by two attempts at
 once, of which exactly one must be granted the token. A token consumed twice, or refused
-for no reason, fails the run: exit status 1. Faults (no answer, 5xx) are counted apart.
+for no reason, fails the run: exit status 1. Wrong answers are told by kind, each with a
+ref and the request's id to look for in the service's log.
+
+Faults (no answer, 5xx) of the rounds are in none of the table's figures: their share and
+what they took stand below it. Where it is above --max-faults, the exit status is 1; where
+no call was answered, 3. Interrupted, the bench tells of the rounds that it has made.
 
 Only the URL that is given is called, without proxies and redirects. Records of used tokens
 stay in the service's Redis for its tokens.retention, some 200 bytes each: --purpose can
-name one with a short retention.
+name one with a short retention. docs/scaling.md says how to read the figures.
 
 Without --url the bench starts a service of its own in this process, on the Redis of the
 settings (made-up keys, records gone within three minutes), or where none is given on one
@@ -63,7 +75,7 @@ within the process: that measures the bench and a toy, and is good for trying ou
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("callers") && o.rate > 0 {
-				o.callers = maxCallers
+				o.callers = openCallers
 			}
 			if err := o.check(); err != nil {
 				return err
@@ -72,24 +84,30 @@ within the process: that measures the bench and a toy, and is good for trying ou
 			if progress || isTerminal(p.stderr) {
 				log = p.stderr
 			}
-			return bench(cmd, c, o, log)
+			return bench(cmd, c, o, own, log)
 		},
 	}
 	c.register(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.callers, "callers", 64, "how many call at once; with --rate, how many at most (1024 where not given)")
-	f.Float64Var(&o.rate, "rate", 0, "calls that arrive in a second; 0: as many as are answered")
-	f.IntVar(&o.rounds, "rounds", 3, "how many rounds, whose median is told")
-	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long a round lasts")
-	f.DurationVar(&o.warmup, "warmup", time.Second, "how long to call before the first round")
-	f.Float64Var(&o.double, "double", .01, "share of the consumes that two attempts make at once")
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
+	f.IntVar(&o.callers, "callers", 64, fmt.Sprintf("how many call at once, 1 to %d; with --rate, how many at most (%d where not given)", maxCallers, openCallers))
+	f.Float64Var(&o.rate, "rate", 0, fmt.Sprintf("calls that arrive in a second, 1 to %d; 0: as many as are answered", maxRate))
+	f.IntVar(&o.rounds, "rounds", 3, "how many rounds, whose median is told, 1 to 100")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long a round lasts, 10ms to 10m")
+	f.DurationVar(&o.warmup, "warmup", time.Second, "how long to call before the first round, 0s to 1m")
+	f.Float64Var(&o.double, "double", .01, "share of the consumes that two attempts make at once, 0 to 1")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer, 10ms to 1m")
+	f.Float64Var(&o.maxFaults, "max-faults", 1, "share of the calls that may end in a fault, 0 to 1; above it the exit status is 1")
 	f.BoolVar(&progress, "progress", false, "tell of each round as it ends, where standard error is no terminal too")
-	config.RegisterOnly(f, append(redisSettings(), "tokens.mode", "log.outcomes")...)
+	config.RegisterOnly(own, append(redisSettings(), "tokens.mode", "log.outcomes")...)
+	f.AddFlagSet(own)
 	return cmd
 }
 
-const maxCallers = 1024
+const (
+	maxCallers  = 4096 // more than an instance answers at a time
+	openCallers = 1024
+	maxRate     = 200_000
+)
 
 // check bounds a bench: by mistake it should neither run for days nor make a million
 // goroutines.
@@ -99,12 +117,13 @@ func (o benchOptions) check() error {
 		text string
 	}{
 		{o.callers >= 1 && o.callers <= maxCallers, fmt.Sprintf("--callers must be 1 to %d", maxCallers)},
-		{o.rate == 0 || o.rate >= 1 && o.rate <= 200_000, "--rate must be 1 to 200000, or 0"},
+		{o.rate == 0 || o.rate >= 1 && o.rate <= maxRate, fmt.Sprintf("--rate must be 1 to %d, or 0", maxRate)},
 		{o.rounds >= 1 && o.rounds <= 100, "--rounds must be 1 to 100"},
 		{o.duration >= 10*time.Millisecond && o.duration <= 10*time.Minute, "--duration must be 10ms to 10m"},
 		{o.warmup >= 0 && o.warmup <= time.Minute, "--warmup must be 0s to 1m"},
 		{o.double >= 0 && o.double <= 1, "--double must be 0 to 1"},
 		{o.timeout >= 10*time.Millisecond && o.timeout <= time.Minute, "--timeout must be 10ms to 1m"},
+		{o.maxFaults >= 0 && o.maxFaults <= 1, "--max-faults must be 0 to 1"},
 	} {
 		if !rule.ok {
 			return usagef("%s", rule.text)
@@ -113,10 +132,15 @@ func (o benchOptions) check() error {
 	return nil
 }
 
-// bench measures the service that c names, or one of its own, and prints the report.
-func bench(cmd *cobra.Command, c *caller, o benchOptions, log io.Writer) error {
+// bench measures the service that c names, or one of its own, which reads the flags of its
+// own, and prints the report.
+func bench(cmd *cobra.Command, c *caller, o benchOptions, ownFlags *pflag.FlagSet, log io.Writer) error {
 	ctx := cmd.Context()
-	if c.url = cmp.Or(c.url, c.p.getenv("TOKEND_URL")); c.url == "" {
+	if c.url = cmp.Or(c.url, c.p.getenv("TOKEND_URL")); c.url != "" {
+		if err := givesNone(ownFlags); err != nil {
+			return err
+		}
+	} else {
 		if c.token != "" || c.tokenFile != "" {
 			return usagef("give --url or TOKEND_URL too: a service of its own has keys of its own")
 		}
@@ -133,7 +157,7 @@ func bench(cmd *cobra.Command, c *caller, o benchOptions, log io.Writer) error {
 		return err
 	}
 	if err := tryCalls(ctx, c); err != nil {
-		return c.refused(err)
+		return c.refused(needsService(err))
 	}
 	target, err := newTarget(c.url, bearer, o.timeout)
 	if err != nil {
@@ -141,16 +165,39 @@ func bench(cmd *cobra.Command, c *caller, o benchOptions, log io.Writer) error {
 	}
 	defer target.close()
 	b := newBenchRun(target, c.purpose, o)
-	if err := b.run(ctx, log); err != nil {
-		return err
-	}
+	b.run(ctx, log)
 	r := b.report(c.url)
-	if c.json {
+	switch {
+	case r.Rounds == 0: // interrupted, with nothing to tell
+	case c.json:
 		err = r.printJSON(c.p.stdout)
-	} else {
+	default:
 		err = r.print(c.p.stdout)
 	}
 	return errors.Join(err, r.verdict())
+}
+
+// givesNone refuses flags of ownFlags that are given: the service at a URL has settings of
+// its own, and a bench that read past them would measure something else than was asked.
+func givesNone(ownFlags *pflag.FlagSet) error {
+	var given []string
+	ownFlags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			given = append(given, "--"+f.Name)
+		}
+	})
+	if given == nil {
+		return nil
+	}
+	return usagef("%s and --url or TOKEND_URL rule each other out: only a service of the bench's own reads the former", strings.Join(given, ", "))
+}
+
+// needsService says what a bench needs where err forbids what it does.
+func needsService(err error) error {
+	if no, ok := errors.AsType[*client.Refusal](err); ok && no.Code == wire.CodeForbidden {
+		return fmt.Errorf("%w (bench needs a service's credential, not a user's, with the scopes %s and %s)", err, wire.ScopeIssue, wire.ScopeConsume)
+	}
+	return err
 }
 
 // tryCalls makes both calls once by the client that people use, whose errors say what is

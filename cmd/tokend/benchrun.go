@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,35 +20,44 @@ import (
 
 // benchRun makes load and checks what it is answered.
 type benchRun struct {
-	target *target
-	opts   benchOptions
-	users  []benchUser
-	stock  chan benchToken // issued and not yet consumed, for an open loop
-	turn   atomic.Int64
+	target  *target
+	purpose string
+	opts    benchOptions
+	users   []benchUser
+	stock   chan benchToken // issued and not yet consumed, for an open loop
+	turn    atomic.Int64
 
-	round  *benchRound // the current one
-	rounds []*benchRound
+	round       *benchRound // the current one
+	rounds      []*benchRound
+	interrupted string // when, in words; empty where it was not
 
-	mu       sync.Mutex
-	doubles  int64            // tokens that two attempts were made at
-	faults   map[string]int64 // no answers, by why
-	failures map[string]int64 // wrong answers, by what is wrong
+	mu      sync.Mutex
+	doubles int64                   // tokens that two attempts were made at
+	wrong   map[string]*wrongAnswer // by what is wrong; the warm-up's too
 }
 
 // benchRound is what one round has measured.
 type benchRound struct {
-	issue, consume loadtest.Histogram // of answers, but for faults
+	issue, consume loadtest.Histogram // of answers
+	fault          loadtest.Histogram // of calls that ended without
 	arrived        loadtest.Arrived   // of an open loop
 	took           time.Duration
+
+	faults map[string]int64 // calls that ended without an answer, by why
 }
 
+func newBenchRound() *benchRound { return &benchRound{faults: map[string]int64{}} }
+
+// calls returns how many calls were made.
+func (r *benchRound) calls() int64 { return r.issue.Count() + r.consume.Count() + r.fault.Count() }
+
 // benchUser is a user with the bodies of the calls; a consume's token goes between.
-type benchUser struct{ issue, before, after string }
+type benchUser struct{ name, issue, before, after string }
 
 // benchToken is a token with its user.
 type benchToken struct {
-	text string
-	user *benchUser
+	text, ref string
+	user      *benchUser
 }
 
 const (
@@ -59,10 +67,11 @@ const (
 )
 
 func newBenchRun(t *target, purpose string, o benchOptions) *benchRun {
-	b := &benchRun{target: t, opts: o, stock: make(chan benchToken, maxStock), faults: map[string]int64{}, failures: map[string]int64{}}
+	b := &benchRun{target: t, opts: o, purpose: purpose, stock: make(chan benchToken, maxStock), wrong: map[string]*wrongAnswer{}}
 	quoted, _ := json.Marshal(purpose) // a string
 	for i := range benchUsers {
 		b.users = append(b.users, benchUser{
+			name:   fmt.Sprintf("bench-%d", i),
 			issue:  fmt.Sprintf(`{"user":"bench-%d","purpose":%s}`, i, quoted),
 			before: `{"token":"`,
 			after:  fmt.Sprintf(`","user":"bench-%d","purpose":%s}`, i, quoted),
@@ -71,25 +80,34 @@ func newBenchRun(t *target, purpose string, o benchOptions) *benchRun {
 	return b
 }
 
-// run warms up and makes the rounds. Each is told to log as it ends.
-func (b *benchRun) run(ctx context.Context, log io.Writer) error {
+// run warms up and makes the rounds. Each is told to log as it ends. Where ctx ends before
+// they do, the rounds that are whole count, and the first one even if it is not.
+func (b *benchRun) run(ctx context.Context, log io.Writer) {
 	if b.opts.warmup > 0 {
 		fmt.Fprintf(log, "warming up for %v\n", b.opts.warmup)
-		b.round = new(benchRound)
+		b.round = newBenchRound()
 		b.load(ctx, b.opts.warmup)
 	}
-	for i := range b.opts.rounds {
-		b.round = new(benchRound)
-		b.load(ctx, b.opts.duration)
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
-		b.rounds = append(b.rounds, b.round)
-		r := b.round
-		fmt.Fprintf(log, "round %d of %d: %.0f calls/s, p99 issue %v, consume %v\n", i+1, b.opts.rounds,
-			float64(r.issue.Count()+r.consume.Count())/r.took.Seconds(), short(r.issue.Quantile(.99)), short(r.consume.Quantile(.99)))
+	if ctx.Err() != nil {
+		b.interrupted = "before the first round"
+		return
 	}
-	return nil
+	for i := range b.opts.rounds {
+		b.round = newBenchRound()
+		b.load(ctx, b.opts.duration)
+		r := b.round
+		if ctx.Err() != nil {
+			b.interrupted = fmt.Sprintf("after %d of %d rounds", i, b.opts.rounds)
+			if i == 0 {
+				b.interrupted = fmt.Sprintf("in the first of %d rounds", b.opts.rounds)
+				b.rounds = append(b.rounds, r)
+			}
+			return
+		}
+		b.rounds = append(b.rounds, r)
+		fmt.Fprintf(log, "round %d of %d: %.0f calls/s answered, p99 issue %v, consume %v, faults %d\n", i+1, b.opts.rounds,
+			float64(r.issue.Count()+r.consume.Count())/r.took.Seconds(), quantileOf(&r.issue, .99), quantileOf(&r.consume, .99), r.fault.Count())
+	}
 }
 
 // load makes load for span.
@@ -115,7 +133,7 @@ func (b *benchRun) pair() {
 // not wait for its issues. They are not measured.
 func (b *benchRun) fill(ctx context.Context) {
 	measured := b.round
-	b.round = new(benchRound)
+	b.round = newBenchRound()
 	defer func() { b.round = measured }()
 	ctx, full := context.WithCancel(ctx)
 	defer full()
@@ -154,17 +172,23 @@ func (b *benchRun) arrival(due time.Time) {
 // issue has a token issued, and tells whether it was.
 func (b *benchRun) issue(due time.Time) (benchToken, bool) {
 	user := &b.users[rand.IntN(len(b.users))]
-	status, answer, err := b.target.post(wire.PathTokens, user.issue)
-	if b.noAnswer(status, answer, err) {
+	r, err := b.target.post(wire.PathTokens, user.issue)
+	if b.noAnswer(r, err, due) {
 		return benchToken{}, false
 	}
 	b.round.issue.Add(time.Since(due))
-	text, ok := member(answer, "token")
-	if status != http.StatusCreated || !ok {
-		b.fail("issue: " + said(status, answer))
+	t := benchToken{text: member(r.body, "token"), ref: member(r.body, "ref"), user: user}
+	wrong := ""
+	if r.status != http.StatusCreated || t.text == "" {
+		wrong = refusedOrNot(r)
+	} else {
+		wrong = b.unlike(r, t)
+	}
+	if wrong != "" {
+		b.fail("issue: "+wrong, t.ref, r.requestID)
 		return benchToken{}, false
 	}
-	return benchToken{text, user}, true
+	return t, true
 }
 
 // attempted is what became of one attempt at a token.
@@ -181,113 +205,116 @@ const (
 // answered as it should be.
 func (b *benchRun) consume(t benchToken, due time.Time) bool {
 	if b.opts.double == 0 || rand.Float64() >= b.opts.double {
-		switch b.attempt(t, due) {
-		case granted:
-			return true
-		case used:
-			b.fail("consume: token_used, for a token that nobody had used")
+		became, id := b.attempt(t, due)
+		if became == used {
+			b.fail("consume: refused token_used without reason: there was no other attempt", t.ref, id)
 		}
-		return false
+		return became == granted
 	}
-	b.count(&b.doubles)
-	other := make(chan attempted, 1)
-	go func() { other <- b.attempt(t, due) }()
-	one, two := b.attempt(t, due), <-other
+	b.count(func() { b.doubles++ })
+	other := make(chan func() (attempted, string), 1)
+	go func() {
+		became, id := b.attempt(t, due)
+		other <- func() (attempted, string) { return became, id }
+	}()
+	one, id1 := b.attempt(t, due)
+	two, id2 := (<-other)()
 	switch {
 	case one == granted && two == granted:
-		b.fail("DOUBLE CONSUME: two attempts were granted the same token")
+		b.fail("consume: GRANTED TO TWO ATTEMPTS", t.ref, id1, id2)
 	case one == used && two == used:
-		b.fail("consume: token_used to both of two attempts")
+		b.fail("consume: refused token_used to both of two attempts", t.ref, id1, id2)
 	}
 	// Where one was not answered, nobody knows which was granted the token.
 	return one != noAnswer && two != noAnswer
 }
 
-func (b *benchRun) attempt(t benchToken, due time.Time) attempted {
-	status, answer, err := b.target.post(wire.PathConsume, t.user.before+t.text+t.user.after)
-	if b.noAnswer(status, answer, err) {
-		return noAnswer
+// attempt makes an attempt at t, and tells what became of it and the request's id.
+func (b *benchRun) attempt(t benchToken, due time.Time) (attempted, string) {
+	r, err := b.target.post(wire.PathConsume, t.user.before+t.text+t.user.after)
+	if b.noAnswer(r, err, due) {
+		return noAnswer, ""
 	}
 	b.round.consume.Add(time.Since(due))
-	outcome, _ := member(answer, "outcome")
-	code, _ := member(answer, "code")
+	wrong := ""
 	switch {
-	case status == http.StatusOK && outcome == wire.OutcomeConsumed && bytes.Contains(answer, []byte(`"replayed":false`)):
-		return granted
-	case status == http.StatusConflict && code == string(wire.CodeTokenUsed):
-		return used
+	// A replay is a grant: the service has asked Redis again after a lost reply.
+	case r.status == http.StatusOK && member(r.body, "outcome") == wire.OutcomeConsumed:
+		if wrong = b.unlike(r, t); wrong == "" {
+			return granted, r.requestID
+		}
+	case r.status == http.StatusConflict && member(r.body, "code") == string(wire.CodeTokenUsed):
+		return used, r.requestID
+	default:
+		wrong = refusedOrNot(r)
 	}
-	b.fail("consume: " + said(status, answer))
-	return refused
+	b.fail("consume: "+wrong, t.ref, r.requestID)
+	return refused, r.requestID
 }
 
 // noAnswer counts a fault, and tells whether it is one.
-func (b *benchRun) noAnswer(status int, answer []byte, err error) bool {
+func (b *benchRun) noAnswer(r benchReply, err error, due time.Time) bool {
 	var why string
 	switch {
 	case err != nil:
 		why = faultOf(err)
-	case status >= http.StatusInternalServerError:
-		why = said(status, answer)
+	case r.status >= http.StatusInternalServerError:
+		why = strconv.Itoa(r.status)
+		if code := codeOf(r); code != "" {
+			why += " " + code
+		}
 	default:
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.faults[why]++
+	b.round.fault.Add(time.Since(due))
+	b.count(func() { b.round.faults[why]++ })
 	return true
 }
 
-func (b *benchRun) fail(what string) {
+func (b *benchRun) count(add func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.failures[what]++
-}
-
-func (b *benchRun) count(n *int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	*n++
-}
-
-// said names an answer by its status and code.
-func said(status int, answer []byte) string {
-	if code, ok := member(answer, "code"); ok && len(code) < 64 {
-		return strconv.Itoa(status) + " " + code
-	}
-	return strconv.Itoa(status)
-}
-
-// member returns the text of answer's member called name, which tokend writes without
-// spaces and escapes.
-func member(answer []byte, name string) (string, bool) {
-	_, rest, ok := bytes.Cut(answer, []byte(`"`+name+`":"`))
-	if !ok {
-		return "", false
-	}
-	text, _, ok := bytes.Cut(rest, []byte(`"`))
-	return string(text), ok
+	add()
 }
 
 // report sums the run up.
 func (b *benchRun) report(url string) *benchReport {
 	r := &benchReport{
 		URL: url, Loop: "closed", Callers: b.opts.callers, Rate: b.opts.rate, Rounds: len(b.rounds), RoundSeconds: b.opts.duration.Seconds(),
-		Calls:   map[string]*benchCall{},
-		Doubles: b.doubles, Faults: maps.Clone(b.faults), Failures: maps.Clone(b.failures),
+		Interrupted: b.interrupted,
+		Calls:       map[string]*benchCall{},
+		Doubles:     b.doubles, Faults: map[string]int64{}, WrongAnswers: []*wrongAnswer{},
+		Remarks:   []string{},
+		maxFaults: b.opts.maxFaults,
 	}
 	if b.opts.rate > 0 {
 		r.Loop = "open"
 	}
-	for name, of := range map[string]func(*benchRound) *loadtest.Histogram{
-		"issue":   func(r *benchRound) *loadtest.Histogram { return &r.issue },
-		"consume": func(r *benchRound) *loadtest.Histogram { return &r.consume },
-	} {
-		r.Calls[name] = newBenchCall(b.rounds, of)
-	}
+	r.Calls["issue"] = newBenchCall(b.rounds, func(r *benchRound) *loadtest.Histogram { return &r.issue })
+	r.Calls["consume"] = newBenchCall(b.rounds, func(r *benchRound) *loadtest.Histogram { return &r.consume })
+	fault := new(loadtest.Histogram)
+	var took time.Duration
 	for _, round := range b.rounds {
+		r.Made += round.calls()
 		r.Late += round.arrived.Late
 		r.Dropped += round.arrived.Dropped
+		r.Arrived += round.arrived.Called + round.arrived.Dropped
+		took += round.took
+		fault.Merge(&round.fault)
+		for why, n := range round.faults {
+			r.Faults[why] += n
+		}
 	}
+	if n := fault.Count(); n > 0 {
+		r.FaultShare = float64(n) / float64(r.Made)
+		r.FaultsTook = &benchTook{quantileOf(fault, .5), quantileOf(fault, .99), microsOf(fault.Max())}
+	}
+	if b.interrupted != "" && len(b.rounds) == 1 && took < b.opts.duration {
+		r.RoundSeconds = took.Round(time.Millisecond).Seconds()
+	}
+	for _, what := range slices.Sorted(maps.Keys(b.wrong)) {
+		r.WrongAnswers = append(r.WrongAnswers, b.wrong[what])
+	}
+	r.remark(took)
 	return r
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/tokend/httpapi/wire"
 )
 
 // target is a service under load. Its calls cost as little as they can, as the load and
@@ -69,11 +71,18 @@ func newTarget(base, bearer string, timeout time.Duration) (*target, error) {
 // maxAnswer is more than any answer to one call is.
 const maxAnswer = 64 << 10
 
+// benchReply is what a call was answered with.
+type benchReply struct {
+	status    int
+	body      []byte
+	requestID string
+}
+
 // post sends body to path and returns the answer. Its error says that there is none.
-func (t *target) post(path, body string) (status int, answer []byte, err error) {
+func (t *target) post(path, body string) (benchReply, error) {
 	c, err := t.take()
 	if err != nil {
-		return 0, nil, err
+		return benchReply{}, err
 	}
 	now := time.Now()
 	c.SetDeadline(now.Add(t.timeout))
@@ -81,14 +90,14 @@ func (t *target) post(path, body string) (status int, answer []byte, err error) 
 	c.w = append(append(strconv.AppendInt(c.w, int64(len(body)), 10), "\r\n\r\n"...), body...)
 	if _, err := c.Write(c.w); err != nil {
 		c.Close()
-		return 0, nil, err
+		return benchReply{}, err
 	}
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil {
 		c.Close()
-		return 0, nil, err
+		return benchReply{}, err
 	}
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && len(answer) > maxAnswer {
 		err = errors.New("the answer is too long")
 	}
@@ -98,7 +107,7 @@ func (t *target) post(path, body string) (status int, answer []byte, err error) 
 		c.used = now
 		t.give(c)
 	}
-	return resp.StatusCode, answer, err
+	return benchReply{resp.StatusCode, answer, resp.Header.Get(wire.HeaderRequestID)}, err
 }
 
 // take returns an idle connection, or a new one.
