@@ -310,7 +310,7 @@ func (b *benchRun) report(url string) *benchReport {
 		r.FaultsTook = &benchTook{quantileOf(fault, .5), quantileOf(fault, .99), microsOf(fault.Max())}
 	}
 	if b.interrupted != "" && len(b.rounds) == 1 && took < b.opts.duration {
-		r.RoundSeconds = took.Round(time.Millisecond).Seconds()
+		r.RoundSeconds = short(took).Seconds()
 	}
 	for _, what := range slices.Sorted(maps.Keys(b.wrong)) {
 		r.WrongAnswers = append(r.WrongAnswers, b.wrong[what])
