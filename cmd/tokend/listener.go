@@ -42,8 +42,8 @@ const (
 // may take.
 const maxConns = 10_000
 
-// patience is how late it may be noticed, about, that a client has gone whose call is being
-// answered. Only a call that waits for a claim to end is ended by that.
+// patience is how late it may be noticed that a client has gone whose call is being answered,
+// and up to twice as late. Only a call that waits for a claim to end is ended by that.
 const patience = 250 * time.Millisecond
 
 // listen listens on addr, which is the setting called name.
@@ -140,6 +140,7 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: time.Minute}, // WriteTimeout is each stream's, not the connection's
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

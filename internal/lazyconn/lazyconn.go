@@ -41,6 +41,8 @@ type conn struct {
 	net.Conn
 	patience time.Duration
 
+	writing sync.Mutex // one write after another, each in one piece
+
 	mu            sync.Mutex
 	reads, writes deadline
 	closed        bool
@@ -123,6 +125,8 @@ func (c *conn) Read(p []byte) (n int, err error) {
 }
 
 func (c *conn) Write(p []byte) (n int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	err = c.call(&c.writes, func() error {
 		m, err := c.Conn.Write(p[n:])
 		n += m
@@ -131,7 +135,8 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// linger waits for a while, and tells whether reads may go on: their deadline has not passed.
+// linger waits for a while, and tells whether the system is to be asked: not where the
+// deadline has passed, but by it a closed connection is told from that.
 func (c *conn) linger() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +150,7 @@ func (c *conn) linger() bool {
 			c.ended.Wait()
 		}
 	}
-	return !c.reads.passed()
+	return c.closed || !c.reads.passed()
 }
 
 // setAlarm has the present wait ended in time. One alarm mostly does for many waits: it finds
@@ -185,6 +190,9 @@ func (c *conn) SetDeadline(t time.Time) error {
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return c.Conn.SetReadDeadline(t) // says so
+	}
 	if !t.IsZero() && c.waiting {
 		c.endWait()
 	}
@@ -194,6 +202,9 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return c.Conn.SetWriteDeadline(t)
+	}
 	return c.writes.ask(t)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -194,6 +195,80 @@ func TestWriteInParts(t *testing.T) {
 		}
 	})
 }
+
+// TestWritesDoNotMix has several write at once while the system ends each write again and again,
+// too early: each comes in one piece.
+func TestWritesDoNotMix(t *testing.T) {
+	s := new(hasty)
+	c := newConn(s, time.Hour)
+	c.SetWriteDeadline(time.Now().Add(time.Hour))
+	var wg sync.WaitGroup
+	for _, letter := range []string{"a", "b", "c", "d"} {
+		wg.Go(func() {
+			if n, err := c.Write([]byte(strings.Repeat(letter, 1000))); n != 1000 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	changes := 0
+	for i := 1; i < len(s.got); i++ {
+		if s.got[i] != s.got[i-1] {
+			changes++
+		}
+	}
+	if changes != 3 || len(s.got) != 4000 {
+		t.Errorf("%d bytes came, which change %d times", len(s.got), changes)
+	}
+}
+
+// hasty takes a byte of each write, and ends it too early.
+type hasty struct {
+	net.Conn
+	mu  sync.Mutex
+	got []byte
+}
+
+func (h *hasty) Write(p []byte) (int, error) {
+	defer runtime.Gosched()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.got = append(h.got, p[0])
+	if len(p) == 1 {
+		return 1, nil
+	}
+	return 1, os.ErrDeadlineExceeded
+}
+
+func (h *hasty) SetReadDeadline(time.Time) error  { return nil }
+func (h *hasty) SetWriteDeadline(time.Time) error { return nil }
+
+// TestClosed has a closed connection say so, whatever its deadline.
+func TestClosed(t *testing.T) {
+	a, _ := net.Pipe()
+	c := newConn(closer{a}, time.Hour)
+	c.SetReadDeadline(time.Unix(1, 0))
+	c.Close()
+	for _, size := range []int{1, 10} {
+		if _, err := c.Read(make([]byte, size)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a read of %d: %v", size, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"read deadline": c.SetReadDeadline(time.Time{}), "write deadline": c.SetWriteDeadline(time.Time{}), "deadline": c.SetDeadline(time.Time{}),
+	} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// closer says of all that follows its end what a connection of package net does.
+type closer struct{ net.Conn }
+
+func (closer) Read([]byte) (int, error)         { return 0, net.ErrClosed }
+func (closer) SetReadDeadline(time.Time) error  { return net.ErrClosed }
+func (closer) SetWriteDeadline(time.Time) error { return net.ErrClosed }
 
 // TestOneByte has reads of one byte wait, and be ended in every way.
 func TestOneByte(t *testing.T) {
