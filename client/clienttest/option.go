@@ -63,7 +63,7 @@ func DeleteMode() Option {
 // Log writes tokend's outcome lines to h: slog.NewTextHandler(t.Output(), nil) shows them
 // beside the test. Nothing is written where not set.
 func Log(h slog.Handler) Option {
-	return func(s *settings) { s.log = slog.New(h) }
+	return func(s *settings) { s.log = slog.New(lasting{h}) }
 }
 
 // newSettings returns tokend's defaults with opts. Its error names all that is wrong.
