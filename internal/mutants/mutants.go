@@ -129,6 +129,21 @@ var All = []Mutant{
 
 	// Issuing.
 	{
+		Name: "an issue that is sent again writes nothing", By: "TestReplaysWrite",
+		Old: "  call('SET', key, rec, 'KEEPTTL')\n  wrote = true\n",
+		New: "",
+	},
+	{
+		Name: "an issue that is sent again is for ever", By: "TestIssuedAgainInTime",
+		Old: "  call('SET', key, rec, 'KEEPTTL')\n  wrote = true\n",
+		New: "  call('SET', key, rec)\n  wrote = true\n",
+	},
+	{
+		Name: "issue takes another's key for its own", By: "TestAnothersKey",
+		Old: "      return 'taken ' .. stamp .. call('GET', KEYS[i])\n",
+		New: "      return 'issued ' .. stamp\n",
+	},
+	{
 		Name: "issue drops NX", By: "TestMiniredis/IssueAgainUsed",
 		Old: "if not call('SET', KEYS[i], made, 'NX', 'EX', ARGV[2]) then",
 		New: "if not call('SET', KEYS[i], made, 'EX', ARGV[2]) then",

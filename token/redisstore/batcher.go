@@ -30,6 +30,7 @@ type batcher struct {
 
 	watch    *time.Timer // has look called while somebody waits
 	watching bool
+	looks    time.Time // when it does
 
 	seats sync.Pool // of chan *flight that nobody sends to any more
 }
@@ -61,8 +62,8 @@ var (
 	errGivenUp   = errors.New("not answered within the timeout")
 )
 
-// do has c answered, within timeout and a stall. The error is nil where c says what came of
-// it; otherwise it was given up, in time or because ctx ended: then c is not looked at any
+// do has c answered, within timeout. The error is nil where c says what came of it;
+// otherwise it was given up, in time or because ctx ended: then c is not looked at any
 // more, and it may or may not have been carried out, as after any lost reply.
 func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error {
 	b.mu.Lock()
@@ -80,9 +81,12 @@ func (b *batcher) do(ctx context.Context, c *call, timeout time.Duration) error 
 	if !ok {
 		called = make(chan *flight, 1)
 	}
-	c.called, c.until = called, time.Now().Add(timeout)
+	now := time.Now()
+	c.called, c.until = called, now.Add(timeout)
 	b.queue = append(b.queue, c)
-	b.watchOver()
+	if !b.watching || c.until.Before(b.looks) {
+		b.watchOver(now, min(stall, timeout))
+	}
 	b.mu.Unlock()
 	err := b.wait(ctx, c, timeout)
 	if err == nil { // else who leads c's batch may send to it yet
@@ -130,38 +134,42 @@ func (b *batcher) wait(ctx context.Context, c *call, timeout time.Duration) erro
 	}
 }
 
-// watchOver has look called for as long as somebody waits. b.mu is held.
-func (b *batcher) watchOver() {
-	switch {
-	case b.watching:
-		return
-	case b.watch == nil:
-		b.watch = time.AfterFunc(stall, b.look)
-	default:
-		b.watch.Reset(stall)
+// watchOver has look called after a while from now. b.mu is held.
+func (b *batcher) watchOver(now time.Time, after time.Duration) {
+	b.watching, b.looks = true, now.Add(after)
+	if b.watch == nil {
+		b.watch = time.AfterFunc(after, b.look)
+	} else {
+		b.watch.Reset(after)
 	}
-	b.watching = true
 }
 
 // look gives up calls whose time is over, and has the next one leave if all flights stand
-// still. One look for all costs less than a timer for each.
+// still; and it looks again as long as somebody waits, at the latest when somebody's time is
+// over. One look for all costs less than a timer for each.
 func (b *batcher) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, waiting := time.Now(), len(b.queue)
-	b.queue = slices.DeleteFunc(b.queue, func(c *call) bool { return c.giveUp(now) })
+	now, again := time.Now(), stall
+	waiting := 0
+	watch := func(c *call) (over bool) {
+		if over = c.giveUp(now); !over {
+			waiting++
+			again = min(again, c.until.Sub(now))
+		}
+		return over
+	}
+	b.queue = slices.DeleteFunc(b.queue, watch)
 	for _, f := range b.flying {
-		waiting += len(f.calls)
 		for _, c := range f.calls {
-			c.giveUp(now)
+			watch(c)
 		}
 	}
 	if len(b.queue) > 0 && len(b.flying) < maxFlights && !b.moving(nil) {
 		b.callLeader(b.newFlight())
 	}
-	b.watching = false
-	if waiting > 0 {
-		b.watchOver()
+	if b.watching = waiting > 0; b.watching {
+		b.watchOver(now, again)
 	}
 }
 

@@ -12,11 +12,18 @@
 --          limited us          us: in decimal, µs until a call like this one passes
 --          taken record        a key is another's: a fault
 -- The first write is a SET, so that it is refused while Redis is full; GETEX comes only
--- where all were refused.
+-- where all were refused. What an earlier send has made is written again, changing nothing, so
+-- that WAIT has something to wait for.
 
 local n, limited = tonumber(ARGV[1]), ARGV[5] ~= ''
 local made = ARGV[3] .. stamp .. ARGV[4]
 local wrote, refused
+
+local function made_before(key, rec)
+  call('SET', key, rec, 'KEEPTTL')
+  wrote = true
+  return 'issued ' .. stamp .. rec
+end
 
 -- Answers the call whose keys stand behind KEYS[before].
 local function answer(before)
@@ -28,7 +35,7 @@ local function answer(before)
     if over > 0 then
       local rec = call('GET', KEYS[before + 1])
       if rec then
-        return 'issued ' .. stamp .. rec
+        return made_before(KEYS[before + 1], rec)
       end
       refused = rate
       return 'limited ' .. stamp .. string.format('%.0f', math.ceil(over))
@@ -36,8 +43,10 @@ local function answer(before)
   end
   for i = before + 1, before + n do
     if not call('SET', KEYS[i], made, 'NX', 'EX', ARGV[2]) then
-      -- An earlier send has made the first, and with it all.
-      return (i == before + 1 and 'issued ' or 'taken ') .. stamp .. call('GET', KEYS[i])
+      if i == before + 1 then -- an earlier send has made it, and with it all
+        return made_before(KEYS[i], call('GET', KEYS[i]))
+      end
+      return 'taken ' .. stamp .. call('GET', KEYS[i])
     end
     wrote = true
   end

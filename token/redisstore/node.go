@@ -15,6 +15,8 @@ type node = redis.UniversalClient
 // nodeOf returns the server that holds key, as far as is known.
 func (s *Store) nodeOf(ctx context.Context, key string) (node, error) {
 	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
 		return cluster.MasterForKey(ctx, key)
 	}
 	return s.rdb, nil

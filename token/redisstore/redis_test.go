@@ -528,3 +528,48 @@ func TestOneConnectionStandsStill(t *testing.T) {
 		t.Errorf("the call that stood still: %v", err)
 	}
 }
+
+// TestAnothersKey has the second of two new tokens find its key taken: that is a fault, and what
+// is there stays as it is.
+func TestAnothersKey(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	s := redisstore.New(rdb, redisstore.Options{})
+	asked := token.NewRecords{User: alice, Mode: token.Record, TTL: time.Minute, Retention: time.Hour}
+	taken := asked
+	taken.IDs = []token.ID{token.NewID()}
+	if _, err := s.Issue(t.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	key := redisstore.TokenKey("tokend", alice.Hash(), taken.IDs[0])
+	before := rdb.Get(t.Context(), key).Val()
+	asked.IDs = []token.ID{token.NewID(), taken.IDs[0]}
+	_, err := s.Issue(t.Context(), asked)
+	mustFault(t, "issue", err)
+	if after := rdb.Get(t.Context(), key).Val(); before == "" || after != before {
+		t.Errorf("the record is %q, was %q", after, before)
+	}
+}
+
+// TestIssuedAgainInTime sends an issue again: the record lives no longer for it, and is the same.
+func TestIssuedAgainInTime(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	s := redisstore.New(rdb, redisstore.Options{})
+	for name, rate := range map[string]token.Rate{"": {}, "above the rate": {PerMinute: 1, Burst: 1}} {
+		asked := token.NewRecords{
+			IDs: []token.ID{token.NewID()}, User: alice, Mode: token.Record, TTL: time.Minute, Retention: time.Hour, Rate: rate,
+		}
+		first, err := s.Issue(t.Context(), asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := redisstore.TokenKey("tokend", alice.Hash(), asked.IDs[0])
+		was, ends := rdb.Get(t.Context(), key).Val(), rdb.PExpireTime(t.Context(), key).Val()
+		again, err := s.Issue(t.Context(), asked)
+		if err != nil || again != first {
+			t.Errorf("%s: %+v, %v; at first %+v", name, again, err, first)
+		}
+		if is, end := rdb.Get(t.Context(), key).Val(), rdb.PExpireTime(t.Context(), key).Val(); is != was || end != ends || ends <= 0 {
+			t.Errorf("%s: the record is %q until %v, was %q until %v", name, is, end, was, ends)
+		}
+	}
+}
