@@ -28,7 +28,11 @@ type composition struct {
 		DependsOn       any    `yaml:"depends_on"`
 		StopGracePeriod string `yaml:"stop_grace_period"`
 		MemLimit        string `yaml:"mem_limit"`
-		Healthcheck     struct {
+		Logging         struct {
+			Driver  string
+			Options map[string]string
+		}
+		Healthcheck struct {
 			Test     []string
 			Interval string
 			Timeout  string
@@ -107,6 +111,9 @@ func TestCompose(t *testing.T) {
 	drains(t, "compose.yaml", cfg, 30)
 	if port := ":" + dockerfile(t, "EXPOSE"); cfg.Listen != port || !strings.HasSuffix(tokend.Ports[0], port) {
 		t.Errorf("the image serves %s, tokend is told %s and published as %s", port, cfg.Listen, tokend.Ports)
+	}
+	if l := tokend.Logging; l.Driver != "json-file" || l.Options["max-size"] == "" || l.Options["max-file"] == "" {
+		t.Errorf("the log has no bound: %+v", l)
 	}
 	if tokend.Environment["GOMEMLIMIT"] != "200MiB" || tokend.MemLimit != "256m" {
 		t.Errorf("GOMEMLIMIT %q must stand somewhat below the limit %s", tokend.Environment["GOMEMLIMIT"], tokend.MemLimit)
