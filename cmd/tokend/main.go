@@ -16,8 +16,14 @@ func main() {
 		// collect that less often costs little memory and saves a twentieth of the time.
 		debug.SetGCPercent(800)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, end := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before anything can be seen of the first one: a second ends the program at once
+		end()
+	}()
 	stderr := newLineWriter(os.Stderr)
 	status := run(ctx, &program{
 		args: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: stderr,
