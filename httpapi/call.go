@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +44,7 @@ func (s *Server) begin(ec echo.Context, op string) *call {
 // calls holds calls that have ended: nobody knows of one any more by then.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-func (c *call) recycle() {
+func (c *call) letGo() {
 	*c = call{}
 	calls.Put(c)
 }
@@ -59,7 +58,7 @@ func setCommon(h http.Header, requestID string) {
 
 // end answers a panic, then counts and logs the outcome. It is deferred.
 func (c *call) end() {
-	defer c.recycle()
+	defer c.letGo()
 	defer c.endSpan()
 	if p := recover(); p != nil {
 		if p == http.ErrAbortHandler {
@@ -101,9 +100,8 @@ func (c *call) succeed(body any) error {
 		c.write(c.success, nil, nil)
 		return nil
 	}
-	buf := bodies.Get().(*bytes.Buffer)
+	buf := newBody()
 	defer recycle(buf)
-	buf.Reset()
 	if err := json.MarshalWrite(buf, body); err != nil {
 		return c.fail(fmt.Errorf("encode the answer: %w", err))
 	}

@@ -20,9 +20,8 @@ import (
 // decode reads the request's body into req. An empty body is {}. The body is read to its
 // end, and counted, before any of it is looked at: a chunked one says no length.
 func (c *call) decode(req any) error {
-	buf := bodies.Get().(*bytes.Buffer)
+	buf := newBody()
 	defer recycle(buf)
-	buf.Reset()
 	r := c.echo.Request()
 	limit := c.bodyLimit()
 	if r.ContentLength > limit {
@@ -38,7 +37,7 @@ func (c *call) decode(req any) error {
 		}
 		return &problemError{
 			code: wire.CodeInvalidRequest, field: "body", cause: err,
-			detail: "body must come whole, within 20 s, and be as long as Content-Length says",
+			detail: "body must come whole and in time, and be as long as Content-Length says",
 		}
 	}
 	if err := checkType(r.Header, buf.Len() == 0); err != nil {
@@ -58,8 +57,15 @@ func (c *call) bodyLimit() int64 {
 	return c.srv.opts.BodyBytes
 }
 
-// bodies holds buffers; decoded values are copies.
+// bodies holds buffers for bodies, read or to be written; decoded values are copies.
 var bodies = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, 1024)) }}
+
+// newBody returns an empty buffer; recycle it after use.
+func newBody() *bytes.Buffer {
+	buf := bodies.Get().(*bytes.Buffer)
+	buf.Reset()
+	return buf
+}
 
 // recycle keeps buf for another body, unless a few such would hold much memory for long.
 func recycle(buf *bytes.Buffer) {
