@@ -24,8 +24,8 @@ type listener struct {
 	log    *slog.Logger
 	most   int64 // connections
 
-	open   atomic.Int64 // connections
-	conns  sync.Map     // of those, to the *atomic.Int64 that says how each is
+	open   atomic.Int64 // connections, but for those that leave
+	conns  sync.Map     // of all, to the *atomic.Int64 that says how each is
 	rested atomic.Int64 // how often one came to rest
 	warned atomic.Int64 // when it was last said that there are too many, Unix seconds
 }
@@ -33,6 +33,7 @@ type listener struct {
 // How a connection is; else the number of its rest.
 const (
 	connUnused = -1 // no request has come by it
+	connLeaves = -2 // it is closed for others
 	connBusy   = 0
 )
 
@@ -79,15 +80,23 @@ func (l *listener) note(c net.Conn, state http.ConnState) {
 		l.set(c, connBusy)
 	case http.StateIdle:
 		l.set(c, l.rested.Add(1))
+		if l.open.Load() >= l.most { // new ones may wait, and bring nobody here
+			l.makeRoom()
+		}
 	case http.StateClosed, http.StateHijacked:
-		l.open.Add(-1)
-		l.conns.Delete(c)
+		if is, ok := l.conns.LoadAndDelete(c); ok && is.(*atomic.Int64).Load() != connLeaves {
+			l.open.Add(-1)
+		}
 	}
 }
 
 func (l *listener) set(c net.Conn, how int64) {
-	if is, ok := l.conns.Load(c); ok {
-		is.(*atomic.Int64).Store(how)
+	is, ok := l.conns.Load(c)
+	if !ok {
+		return
+	}
+	if is, was := is.(*atomic.Int64), is.(*atomic.Int64).Load(); was != connLeaves {
+		is.CompareAndSwap(was, how) // else it leaves by now
 	}
 }
 
@@ -96,19 +105,23 @@ func (l *listener) set(c net.Conn, how int64) {
 func (l *listener) makeRoom() {
 	type resting struct {
 		net.Conn
+		is    *atomic.Int64
 		since int64
 	}
 	var all []resting
 	l.conns.Range(func(c, is any) bool {
-		if since := is.(*atomic.Int64).Load(); since > connBusy {
-			all = append(all, resting{c.(net.Conn), since})
+		if is := is.(*atomic.Int64); is.Load() > connBusy {
+			all = append(all, resting{c.(net.Conn), is, is.Load()})
 		}
 		return true
 	})
 	slices.SortFunc(all, func(a, b resting) int { return int(a.since - b.since) })
 	all = all[:min(len(all), max(1, int(l.most/100)))]
 	for _, c := range all {
-		go c.Close() // which TLS may be held up in
+		if c.is.CompareAndSwap(c.since, connLeaves) { // else it works again, or leaves already
+			l.open.Add(-1)
+			go c.Close() // which TLS may be held up in
+		}
 	}
 	now, last := time.Now().Unix(), l.warned.Load()
 	if now-last >= 60 && l.warned.CompareAndSwap(last, now) {
